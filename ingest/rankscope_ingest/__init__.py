@@ -1,0 +1,1 @@
+"""The ingest tiers: gateway and writer, with the broker between them."""

@@ -1,0 +1,1 @@
+"""The contracts: what crosses a process boundary."""

@@ -1,0 +1,1 @@
+"""The query service: reads the store and answers over HTTP."""
