@@ -1,0 +1,1 @@
+"""The tests, one folder per area; shared grounds are in `tests/support`."""

@@ -1,0 +1,1 @@
+"""The house rules as tests: layout, size, words, names, imports, papers."""

@@ -1,0 +1,56 @@
+"""The public surface of `rankscope`: few names, written out, in order, each one there."""
+
+import ast
+import inspect
+
+import rankscope
+from tests.house.tree import syntax_of
+
+INIT = "agent/rankscope/__init__.py"
+PUBLIC = {
+    *("Run", "Span", "Step", "Trace", "__version__", "connect", "current_run", "errors", "finish"),
+    *("init", "record", "testing", "tql", "wait", "watch"),
+}
+"""The names the package may ever export; one that nothing fills yet is not exported."""
+
+
+def test_the_exported_names_are_written_out() -> None:
+    assert exported()
+
+
+def test_the_exported_names_are_in_order() -> None:
+    assert exported() == sorted(exported(), key=str)
+
+
+def test_nothing_is_exported_beyond_the_public_names() -> None:
+    assert set(exported()) <= PUBLIC
+
+
+def test_every_exported_name_is_there_and_has_a_docstring() -> None:
+    for name in exported():
+        value = getattr(rankscope, name)
+
+        assert name == "__version__" or inspect.getdoc(value), name
+
+
+def test_an_exported_class_calls_itself_by_its_public_name() -> None:
+    for name in exported():
+        value = getattr(rankscope, name)
+
+        assert not inspect.isclass(value) or value.__module__ == "rankscope", name
+
+
+def test_a_package_init_holds_imports_and_names_only() -> None:
+    allowed = ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Expr | ast.For
+
+    surprising = [ast.unparse(node) for node in syntax_of(INIT).body if not isinstance(node, allowed)]
+
+    assert not surprising
+
+
+def exported() -> list[str]:
+    """`__all__` as a literal in the source: a type checker and a reader see the same list."""
+    for node in syntax_of(INIT).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
