@@ -1,0 +1,62 @@
+"""Says whether the tier in this container answers: exit 0 or 1, one line. The image's HEALTHCHECK.
+
+The gateway is asked by gRPC's health protocol, the query service at `/readyz`. A writer listens nowhere:
+it lives as long as process 1 does, which Docker watches already.
+"""
+
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+TIMEOUT_S = 3.0
+
+
+def main() -> int:
+    """Asks the tier that process 1 runs; prints what it answered."""
+    words = Path("/proc/1/cmdline").read_text(encoding="utf-8").split("\0")
+    try:
+        sys.stdout.write(f"{ask(words)}\n")
+    except (OSError, grpc.RpcError) as error:
+        sys.stdout.write(f"not healthy: {error}\n")
+        return 1
+    return 0
+
+
+def ask(words: list[str]) -> str:
+    """The healthy answer of the tier that this command line started; anything else is raised."""
+    if "gateway" in words:
+        return ask_gateway(port_of("RANKSCOPE_GATEWAY_LISTEN", default=8471))
+    if "query-service" in words:
+        return ask_query_service(port_of("RANKSCOPE_QUERY_LISTEN", default=8470))
+    return "listens nowhere"
+
+
+def ask_gateway(port: int) -> str:
+    """`SERVING`, or raises: `ConnectionError` with the other status, `grpc.RpcError` where nothing answers."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        status = stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S).status
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
+    if name != "SERVING":
+        message = f"the gateway at port {port} says {name}"
+        raise ConnectionError(message)
+    return name
+
+
+def ask_query_service(port: int) -> str:
+    """The 2xx status of `/readyz`, or raises `OSError`."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=TIMEOUT_S) as response:
+        return str(response.status)
+
+
+def port_of(setting: str, *, default: int) -> int:
+    """The port of a `host:port` setting."""
+    return int(os.environ.get(setting, f":{default}").rpartition(":")[2])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
