@@ -10,9 +10,11 @@ TIME_HIGH = 7_258_118_400_000_000_000
 """2200-01-01T00:00:00Z in ns since the epoch: the first time not accepted."""
 
 MAX_INT64 = 2**63 - 1
+"""Greatest value of a column of type Int64."""
 
 
 def time(name: str, number: int, meaning: str, *, optional: int | None = None) -> Field:
+    """A moment: wall clock in ns since 1970-01-01 UTC, within [TIME_LOW, TIME_HIGH)."""
     return Field(
         name,
         number,
@@ -27,6 +29,7 @@ def time(name: str, number: int, meaning: str, *, optional: int | None = None) -
 
 
 def word(name: str, number: int, meaning: str, *, table: str = "LowCardinality(String)") -> Field:
+    """A text that repeats: an index into the dictionary on the wire, LowCardinality in the table."""
     return Field(name, number, Wire.DICT, table, meaning)
 
 
@@ -38,23 +41,28 @@ def words(
     *,
     table: str = "Array(LowCardinality(String))",
 ) -> Field:
+    """A list of texts per row, sliced by the field named `count`."""
     return Field(name, number, Wire.DICT, table, meaning, count=count)
 
 
 def code(name: str, number: int, vocabulary: type[names.Code], meaning: str) -> Field:
+    """A word of a closed vocabulary, by its code; newer codes pass."""
     return Field(name, number, Wire.UINT32, "UInt8", meaning, low=0, high=255, vocabulary=vocabulary)
 
 
 def flags(number: int, bits: dict[str, int]) -> Field:
+    """A set of bits; `bits` maps each name to its power of two."""
     words = ", ".join(f"{bit} {name}" for name, bit in bits.items())
     return Field("flags", number, Wire.UINT32, "UInt32", f"Bit set: {words}.", low=0, high=2**32 - 1)
 
 
 def count(name: str, number: int, of: str) -> Field:
+    """The number of elements each row has in the fields that name this one."""
     return Field(name, number, Wire.COUNT, "", f"Number of {of} in the row.", low=0)
 
 
 def step(number: int, optional: int) -> Field:
+    """The training step or episode a row belongs to, absent where it belongs to none."""
     return Field(
         "step",
         number,
@@ -68,6 +76,7 @@ def step(number: int, optional: int) -> Field:
 
 
 def microstep(number: int) -> Field:
+    """The gradient-accumulation index inside the step."""
     return Field(
         "microstep",
         number,
@@ -80,6 +89,7 @@ def microstep(number: int) -> Field:
 
 
 def microbatch(number: int, optional: int) -> Field:
+    """The pipeline's microbatch, absent where there is no pipeline."""
     return Field(
         "microbatch",
         number,
@@ -93,6 +103,7 @@ def microbatch(number: int, optional: int) -> Field:
 
 
 def layer_index(number: int, optional: int) -> Field:
+    """The number of the nearest enclosing repeated block, absent outside one."""
     return Field(
         "layer_index",
         number,
@@ -106,6 +117,7 @@ def layer_index(number: int, optional: int) -> Field:
 
 
 def present(number: int) -> Field:
+    """The row's mask of optional fields."""
     return Field(
         "present",
         number,
@@ -116,6 +128,7 @@ def present(number: int) -> Field:
 
 
 def statistic(name: str, number: int, bit: int, meaning: str, *, wire: Wire = Wire.FLOAT, unit: str = "") -> Field:
+    """One figure of a tensor, absent where the level does not compute it."""
     table = {
         Wire.FLOAT: "Float32",
         Wire.DOUBLE: "Float64",

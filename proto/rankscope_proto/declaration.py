@@ -85,6 +85,8 @@ class Section:
         order_by: Sorting key of the table after project and run.
         order_why: Why that order.
         maps: Columns built from two fields.
+        expires: SQL expression of the moment a row may vanish; "": never. A table that expires
+            proves nothing about what was stored, so completeness is not asked of it.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Section:
     order_by: tuple[str, ...]
     order_why: str
     maps: tuple[MapColumn, ...] = ()
+    expires: str = ""
 
     def field(self, name: str) -> Field:
         """The field of that name (KeyError if there is none)."""

@@ -73,7 +73,7 @@ def table_columns(section: Section) -> list[tuple[str, str]]:
 def table(section: Section) -> str:
     """DDL of a section's table."""
     order = ", ".join(("project", "run_id", *section.order_by))
-    ttl = "\nTTL week + INTERVAL 14 DAY" if section.name == "open_spans" else ""
+    ttl = f"\nTTL {section.expires}" if section.expires else ""
     return (
         f"CREATE TABLE IF NOT EXISTS {section.table}\n(\n{_columns(table_columns(section))}\n)\n"
         f"ENGINE = MergeTree\nPARTITION BY week\nORDER BY ({order}){ttl}\nSETTINGS {WINDOW}"
@@ -99,7 +99,7 @@ def _joined(section: Section, field: Field, rows: str) -> str:
     return f"arrayResize({source}, {rows})"
 
 
-def _selected(section: Section, field: Field) -> str:
+def _selected(field: Field) -> str:
     value = f"c_{field.name}"
     if field.wire is Wire.DICT and field.count is None:
         value = f"strings[{value} + 1]"
@@ -115,8 +115,14 @@ def _map_select(column: MapColumn) -> str:
 
 
 def _flat(section: Section, field: Field) -> str:
-    """A list field's elements of all rows, looked up, padded to what the counts promise."""
-    source = f"arrayResize({section.name}_{field.name}, toUInt32(arraySum({section.name}_{field.count})))"
+    """A list field's elements of all rows, looked up, as many as the longest field of its count has.
+
+    Never as many as the counts promise: a count is any uint32, and arrayResize to 2**32 throws.
+    """
+    lengths = [f"length({section.name}_{other.name})" for other in section.fields if other.count == field.count]
+    source = f"{section.name}_{field.name}"
+    if len(lengths) > 1:
+        source = f"arrayResize({source}, greatest({', '.join(lengths)}))"
     if field.wire is Wire.DICT:
         return f"arrayMap(i -> strings[i + 1], {source})"
     return source
@@ -137,7 +143,7 @@ def view(section: Section) -> str:
         *_row_header_select(),
         "toUInt32(row_number - 1) AS idx",
         "toDate(header_week) AS week",
-        *[_selected(section, field) for field in section.fields if field.table],
+        *[_selected(field) for field in section.fields if field.table],
         *[_map_select(column) for column in section.maps],
     ]
     joined = [f"arrayEnumerate({section.name}_{section.key}) AS row_number"]
@@ -233,9 +239,9 @@ def trace_index() -> tuple[str, str]:
 
 
 def _named(field: Field) -> str:
-    assert field.vocabulary is not None
-    codes = ", ".join(str(member.code) for member in field.vocabulary)
-    words = ", ".join(f"'{member.value}'" for member in field.vocabulary)
+    members = list(field.vocabulary or ())
+    codes = ", ".join(str(member.code) for member in members)
+    words = ", ".join(f"'{member.value}'" for member in members)
     return f"transform({field.name}, [0, {codes}], ['', {words}], toString({field.name})) AS {field.name}"
 
 

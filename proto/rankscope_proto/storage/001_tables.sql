@@ -290,7 +290,7 @@ CREATE TABLE IF NOT EXISTS open_spans
 ENGINE = MergeTree
 PARTITION BY week
 ORDER BY (project, run_id, rank, heartbeat)
-TTL week + INTERVAL 14 DAY
+TTL toDateTime(intDiv(heartbeat, 1000000000), 'UTC') + INTERVAL 1 DAY
 SETTINGS non_replicated_deduplication_window = 10000;
 
 -- The ledger: one row per batch.
@@ -581,15 +581,15 @@ SELECT
 FROM (
     SELECT
         *,
-        arrayMap(i -> strings[i + 1], arrayResize(spans_attribute_keys, toUInt32(arraySum(spans_attribute_n)))) AS spans_attribute_keys_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(spans_attribute_values, toUInt32(arraySum(spans_attribute_n)))) AS spans_attribute_values_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(spans_number_keys, toUInt32(arraySum(spans_number_n)))) AS spans_number_keys_flat,
-        arrayResize(spans_number_values, toUInt32(arraySum(spans_number_n))) AS spans_number_values_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(spans_metric_keys, toUInt32(arraySum(spans_metric_n)))) AS spans_metric_keys_flat,
-        arrayResize(spans_metric_values, toUInt32(arraySum(spans_metric_n))) AS spans_metric_values_flat,
-        arrayResize(spans_link_trace_hi, toUInt32(arraySum(spans_link_n))) AS spans_link_trace_hi_flat,
-        arrayResize(spans_link_trace_lo, toUInt32(arraySum(spans_link_n))) AS spans_link_trace_lo_flat,
-        arrayResize(spans_link_span_id, toUInt32(arraySum(spans_link_n))) AS spans_link_span_id_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(spans_attribute_keys, greatest(length(spans_attribute_keys), length(spans_attribute_values)))) AS spans_attribute_keys_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(spans_attribute_values, greatest(length(spans_attribute_keys), length(spans_attribute_values)))) AS spans_attribute_values_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(spans_number_keys, greatest(length(spans_number_keys), length(spans_number_values)))) AS spans_number_keys_flat,
+        arrayResize(spans_number_values, greatest(length(spans_number_keys), length(spans_number_values))) AS spans_number_values_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(spans_metric_keys, greatest(length(spans_metric_keys), length(spans_metric_values)))) AS spans_metric_keys_flat,
+        arrayResize(spans_metric_values, greatest(length(spans_metric_keys), length(spans_metric_values))) AS spans_metric_values_flat,
+        arrayResize(spans_link_trace_hi, greatest(length(spans_link_trace_hi), length(spans_link_trace_lo), length(spans_link_span_id))) AS spans_link_trace_hi_flat,
+        arrayResize(spans_link_trace_lo, greatest(length(spans_link_trace_hi), length(spans_link_trace_lo), length(spans_link_span_id))) AS spans_link_trace_lo_flat,
+        arrayResize(spans_link_span_id, greatest(length(spans_link_trace_hi), length(spans_link_trace_lo), length(spans_link_span_id))) AS spans_link_span_id_flat,
         arrayMap((n, e) -> arraySlice(spans_attribute_keys_flat, e - n + 1, n), arrayResize(spans_attribute_n, length(spans_span_id)), arrayCumSum(arrayResize(spans_attribute_n, length(spans_span_id)))) AS spans_attribute_keys_rows,
         arrayMap((n, e) -> arraySlice(spans_attribute_values_flat, e - n + 1, n), arrayResize(spans_attribute_n, length(spans_span_id)), arrayCumSum(arrayResize(spans_attribute_n, length(spans_span_id)))) AS spans_attribute_values_rows,
         arrayMap((n, e) -> arraySlice(spans_number_keys_flat, e - n + 1, n), arrayResize(spans_number_n, length(spans_span_id)), arrayCumSum(arrayResize(spans_number_n, length(spans_span_id)))) AS spans_number_keys_rows,
@@ -695,8 +695,8 @@ SELECT
 FROM (
     SELECT
         *,
-        arrayResize(tensor_stats_shape, toUInt32(arraySum(tensor_stats_shape_n))) AS tensor_stats_shape_flat,
-        arrayResize(tensor_stats_log2_hist, toUInt32(arraySum(tensor_stats_log2_hist_n))) AS tensor_stats_log2_hist_flat,
+        tensor_stats_shape AS tensor_stats_shape_flat,
+        tensor_stats_log2_hist AS tensor_stats_log2_hist_flat,
         arrayMap((n, e) -> arraySlice(tensor_stats_shape_flat, e - n + 1, n), arrayResize(tensor_stats_shape_n, length(tensor_stats_name)), arrayCumSum(arrayResize(tensor_stats_shape_n, length(tensor_stats_name)))) AS tensor_stats_shape_rows,
         arrayMap((n, e) -> arraySlice(tensor_stats_log2_hist_flat, e - n + 1, n), arrayResize(tensor_stats_log2_hist_n, length(tensor_stats_name)), arrayCumSum(arrayResize(tensor_stats_log2_hist_n, length(tensor_stats_name)))) AS tensor_stats_log2_hist_rows
     FROM landing
@@ -800,10 +800,10 @@ SELECT
 FROM (
     SELECT
         *,
-        arrayMap(i -> strings[i + 1], arrayResize(modules_parameters, toUInt32(arraySum(modules_parameter_n)))) AS modules_parameters_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(modules_parameter_shapes, toUInt32(arraySum(modules_parameter_n)))) AS modules_parameter_shapes_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(modules_parameter_dtypes, toUInt32(arraySum(modules_parameter_n)))) AS modules_parameter_dtypes_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(modules_aliases, toUInt32(arraySum(modules_alias_n)))) AS modules_aliases_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(modules_parameters, greatest(length(modules_parameters), length(modules_parameter_shapes), length(modules_parameter_dtypes)))) AS modules_parameters_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(modules_parameter_shapes, greatest(length(modules_parameters), length(modules_parameter_shapes), length(modules_parameter_dtypes)))) AS modules_parameter_shapes_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(modules_parameter_dtypes, greatest(length(modules_parameters), length(modules_parameter_shapes), length(modules_parameter_dtypes)))) AS modules_parameter_dtypes_flat,
+        arrayMap(i -> strings[i + 1], modules_aliases) AS modules_aliases_flat,
         arrayMap((n, e) -> arraySlice(modules_parameters_flat, e - n + 1, n), arrayResize(modules_parameter_n, length(modules_path)), arrayCumSum(arrayResize(modules_parameter_n, length(modules_path)))) AS modules_parameters_rows,
         arrayMap((n, e) -> arraySlice(modules_parameter_shapes_flat, e - n + 1, n), arrayResize(modules_parameter_n, length(modules_path)), arrayCumSum(arrayResize(modules_parameter_n, length(modules_path)))) AS modules_parameter_shapes_rows,
         arrayMap((n, e) -> arraySlice(modules_parameter_dtypes_flat, e - n + 1, n), arrayResize(modules_parameter_n, length(modules_path)), arrayCumSum(arrayResize(modules_parameter_n, length(modules_path)))) AS modules_parameter_dtypes_rows,
@@ -928,9 +928,9 @@ SELECT
 FROM (
     SELECT
         *,
-        arrayMap(i -> strings[i + 1], arrayResize(run_info_tags, toUInt32(arraySum(run_info_tag_n)))) AS run_info_tags_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(run_info_fact_keys, toUInt32(arraySum(run_info_fact_n)))) AS run_info_fact_keys_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(run_info_fact_values, toUInt32(arraySum(run_info_fact_n)))) AS run_info_fact_values_flat,
+        arrayMap(i -> strings[i + 1], run_info_tags) AS run_info_tags_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(run_info_fact_keys, greatest(length(run_info_fact_keys), length(run_info_fact_values)))) AS run_info_fact_keys_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(run_info_fact_values, greatest(length(run_info_fact_keys), length(run_info_fact_values)))) AS run_info_fact_values_flat,
         arrayMap((n, e) -> arraySlice(run_info_tags_flat, e - n + 1, n), arrayResize(run_info_tag_n, length(run_info_status)), arrayCumSum(arrayResize(run_info_tag_n, length(run_info_status)))) AS run_info_tags_rows,
         arrayMap((n, e) -> arraySlice(run_info_fact_keys_flat, e - n + 1, n), arrayResize(run_info_fact_n, length(run_info_status)), arrayCumSum(arrayResize(run_info_fact_n, length(run_info_status)))) AS run_info_fact_keys_rows,
         arrayMap((n, e) -> arraySlice(run_info_fact_values_flat, e - n + 1, n), arrayResize(run_info_fact_n, length(run_info_status)), arrayCumSum(arrayResize(run_info_fact_n, length(run_info_status)))) AS run_info_fact_values_rows
@@ -973,9 +973,9 @@ SELECT
 FROM (
     SELECT
         *,
-        arrayResize(open_spans_stack_span_id, toUInt32(arraySum(open_spans_stack_n))) AS open_spans_stack_span_id_flat,
-        arrayMap(i -> strings[i + 1], arrayResize(open_spans_stack_name, toUInt32(arraySum(open_spans_stack_n)))) AS open_spans_stack_name_flat,
-        arrayResize(open_spans_stack_start, toUInt32(arraySum(open_spans_stack_n))) AS open_spans_stack_start_flat,
+        arrayResize(open_spans_stack_span_id, greatest(length(open_spans_stack_span_id), length(open_spans_stack_name), length(open_spans_stack_start))) AS open_spans_stack_span_id_flat,
+        arrayMap(i -> strings[i + 1], arrayResize(open_spans_stack_name, greatest(length(open_spans_stack_span_id), length(open_spans_stack_name), length(open_spans_stack_start)))) AS open_spans_stack_name_flat,
+        arrayResize(open_spans_stack_start, greatest(length(open_spans_stack_span_id), length(open_spans_stack_name), length(open_spans_stack_start))) AS open_spans_stack_start_flat,
         arrayMap((n, e) -> arraySlice(open_spans_stack_span_id_flat, e - n + 1, n), arrayResize(open_spans_stack_n, length(open_spans_heartbeat)), arrayCumSum(arrayResize(open_spans_stack_n, length(open_spans_heartbeat)))) AS open_spans_stack_span_id_rows,
         arrayMap((n, e) -> arraySlice(open_spans_stack_name_flat, e - n + 1, n), arrayResize(open_spans_stack_n, length(open_spans_heartbeat)), arrayCumSum(arrayResize(open_spans_stack_n, length(open_spans_heartbeat)))) AS open_spans_stack_name_rows,
         arrayMap((n, e) -> arraySlice(open_spans_stack_start_flat, e - n + 1, n), arrayResize(open_spans_stack_n, length(open_spans_heartbeat)), arrayCumSum(arrayResize(open_spans_stack_n, length(open_spans_heartbeat)))) AS open_spans_stack_start_rows

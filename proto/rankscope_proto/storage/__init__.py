@@ -15,8 +15,12 @@ INSERT_SETTINGS: dict[str, str | int] = {
     "max_insert_block_size": 1_048_576,
     "min_insert_block_size_rows": 0,
     "min_insert_block_size_bytes": 0,
+    "max_partitions_per_insert_block": 0,
 }
-"""Settings of every insert into `landing`: one insert is one block, so that its token covers it whole."""
+"""Settings of every insert into `landing`: one insert is one block, so that its token covers it whole.
+
+A group may hold batches of any number of weeks: with a limit on partitions, old clocks would be poison
+that no parser finds."""
 
 
 @dataclass(frozen=True, slots=True)
