@@ -1,0 +1,138 @@
+"""How answers are written: the JSON conventions of every route, the paging envelope, and its cursor.
+
+Fields ending in `_ns` travel as strings, for JavaScript's numbers end at 2**53; NaN and the infinities, which JSON
+has no numbers for, as `"NaN"`, `"Infinity"`, `"-Infinity"`; a time is ISO-8601 with nanoseconds beside its `_ns`.
+"""
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import TypeAlias, cast
+
+import orjson
+from starlette.responses import Response
+
+from rankscope_query_api.errors import InvalidRequestError
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""Anything JSON can hold, before the conventions are applied."""
+
+Key: TypeAlias = tuple[int | str, ...]
+"""Where a page ends: the values of the total order's columns in its last row."""
+
+_SECOND_NS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a list route answers.
+
+    Attributes:
+        items: The rows of this page, in the route's total order.
+        total: Rows there are, over all pages.
+        next: The cursor of the next page; None: this is the last.
+        warnings: What a reader of the items should know.
+        gaps: Stated absences inside what was asked for.
+    """
+
+    items: Sequence[Mapping[str, Json]]
+    total: int
+    next: str | None = None
+    warnings: Sequence[str] = ()
+    gaps: Sequence[Mapping[str, Json]] = ()
+
+    def as_json(self) -> dict[str, Json]:
+        """The envelope."""
+        return {
+            "items": self.items,
+            "total": self.total,
+            "returned": len(self.items),
+            "truncated": self.next is not None,
+            "next": self.next,
+            "warnings": self.warnings,
+            "gaps": self.gaps,
+        }
+
+
+def json_answer(value: Json, *, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """A response whose body follows the conventions."""
+    return Response(orjson.dumps(conventional(value)), status_code=status, media_type="application/json")
+
+
+def conventional(value: Json) -> Json:
+    """The value with the conventions applied, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _non_finite(value)
+    if isinstance(value, Mapping):
+        return {name: _field(name, inner) for name, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [conventional(inner) for inner in value]
+    return value
+
+
+def _field(name: str, value: Json) -> Json:
+    if name.endswith("_ns") and isinstance(value, int):
+        return str(value)
+    return conventional(value)
+
+
+def _non_finite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def moment(name: str, time_ns: int | None) -> dict[str, Json]:
+    """A time as two fields: `name`, ISO-8601 with nine decimals in UTC, and `name_ns`, ns since the epoch."""
+    if time_ns is None:
+        return {name: None, f"{name}_ns": None}
+    whole, fraction = divmod(time_ns, _SECOND_NS)
+    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return {name: f"{text}.{fraction:09d}Z", f"{name}_ns": time_ns}
+
+
+def cursor(key: Key) -> str:
+    """The opaque text of a key."""
+    return base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
+
+
+def key_of(text: str | None, shape: tuple[type, ...]) -> Key | None:
+    """The key a cursor stands for.
+
+    Args:
+        text: What a page called `next`; None: the first page is asked for.
+        shape: The types of the order's columns; integers are 64-bit.
+
+    Raises:
+        InvalidRequestError: The text is no cursor of this route.
+    """
+    if text is None:
+        return None
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        values: object = orjson.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, orjson.JSONDecodeError) as error:
+        raise _no_cursor(text) from error
+    if not isinstance(values, list):
+        raise _no_cursor(text)
+    key = tuple(cast("list[object]", values))
+    if tuple(type(value) for value in key) != shape or not all(_fits(value) for value in key):
+        raise _no_cursor(text)
+    return cast("Key", key)
+
+
+def _fits(value: object) -> bool:
+    # ClickHouse wraps an integer outside its parameter's type silently: a key has to be refused here.
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
+
+
+def _no_cursor(text: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"after={text[:64]!r} is no cursor of this list",
+        hint="send the `next` of a page of the same list, unchanged, or leave `after` out",
+        code="invalid_cursor",
+    )

@@ -1,0 +1,120 @@
+"""What can go wrong while answering, and the one JSON shape in which it is told.
+
+    QueryError
+    ├── SettingsError       at the start: a setting is not usable
+    ├── InvalidRequestError 422  a parameter or the body cannot be meant
+    ├── InvalidQueryError 400    the text of a query is wrong; the position says where
+    ├── NotFoundError 404        no such run, step, trace or route; an unknown project reads the same
+    ├── LimitExceededError 422   the query would cost more than it may
+    └── StoreUnavailableError 503
+
+The shape: `{"code", "message", "hint", "position", "expected"}`; the last three may be null.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in a query's text something is wrong: 1-based line and column, length in characters."""
+
+    line: int
+    column: int
+    length: int
+
+
+class QueryError(Exception):
+    """Root of the query service's errors.
+
+    Args:
+        message: What happened, and to which value.
+        hint: What to do now.
+        position: Where in the query's text.
+        expected: What would have been accepted there.
+        code: A word for programs, if it differs from the class's.
+    """
+
+    status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
+    default_code: ClassVar[str] = "internal"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        position: Position | None = None,
+        expected: Sequence[str] | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.position = position
+        self.expected = expected
+        self.code = code or self.default_code
+
+    def as_json(self) -> dict[str, object]:
+        """The body of the answer."""
+        position = self.position
+        return {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "position": position and {"line": position.line, "column": position.column, "length": position.length},
+            "expected": None if self.expected is None else list(self.expected),
+        }
+
+
+class SettingsError(QueryError):
+    """A setting is not usable."""
+
+    default_code = "settings"
+
+
+class InvalidRequestError(QueryError):
+    """A parameter or the body cannot be meant."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    default_code = "invalid_request"
+
+
+class InvalidQueryError(QueryError):
+    """The text of a query is wrong; the position says where."""
+
+    status = HTTPStatus.BAD_REQUEST
+    default_code = "invalid_query"
+
+
+class NotFoundError(QueryError):
+    """There is no such thing in this project."""
+
+    status = HTTPStatus.NOT_FOUND
+    default_code = "not_found"
+
+
+class LimitExceededError(QueryError):
+    """The query would cost more than it may."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    default_code = "limit_exceeded"
+
+
+class StoreUnavailableError(QueryError):
+    """The store did not answer, or is not as this service needs it."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    default_code = "store_unavailable"
+
+
+def unknown(what: str, name: str, *, project: str, known: Iterable[str]) -> NotFoundError:
+    """The error for a name that is not in a project, with the nearest known one in its hint.
+
+    A project that does not exist reads exactly like one without this name: the answer gives no project away.
+    """
+    near = get_close_matches(name, list(known), n=1, cutoff=0.4)
+    hint = f"the nearest known one is {near[0]!r}" if near else "GET /api/v1/runs lists what there is"
+    return NotFoundError(f"no {what} {name!r} in project {project!r}", hint=hint, code=f"unknown_{what}")

@@ -1,0 +1,79 @@
+"""The settings of the query service, read once at its start and passed down.
+
+Each is an environment variable with the prefix `RANKSCOPE_`; nothing else reads the environment.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from rankscope_query_api.errors import SettingsError
+
+PREFIX = "RANKSCOPE_"
+
+
+class Settings(BaseSettings):
+    """Where the store is, where to listen, and how much one query may cost."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    clickhouse_url: SecretStr = Field(
+        default=SecretStr("http://default:@127.0.0.1:8123/default"),
+        description="The store: `chdb:///absolute/folder` or `http(s)://user:password@host:port/database`.",
+    )
+    query_listen: str = Field(
+        default="127.0.0.1:8470",
+        pattern=r"^[^:]+:\d{1,5}$",
+        description="Address and port of the HTTP interface.",
+    )
+    query_handles: int = Field(default=4, ge=1, le=64, description="Queries that may run at a time.")
+    query_timeout_s: float = Field(default=30.0, gt=0, le=3600, description="Longest time one query may run.")
+    query_max_rows_read: int = Field(
+        default=2_000_000_000, ge=1, le=2**62, description="Rows one query may read from the tables."
+    )
+    query_max_memory_bytes: int = Field(
+        default=2 * 2**30, ge=2**20, le=2**62, description="Memory one query may take in the store."
+    )
+    query_max_result_rows: int = Field(
+        default=500_000, ge=1, le=2**31, description="Rows one query may bring back to the service."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `from_environment` hands over: one process holds several services with settings of their own."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
+        """The settings an environment-like mapping holds.
+
+        Raises:
+            SettingsError: A value is not usable; the message names the variable.
+        """
+        given = {name: environ[PREFIX + name.upper()] for name in cls.model_fields if PREFIX + name.upper() in environ}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise SettingsError(f"{name} is not usable: {first['msg'].lower()}; set it or leave it out") from error
+
+    @property
+    def host(self) -> str:
+        """The address to listen on."""
+        return self.query_listen.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        """The port to listen on; 0: any free one."""
+        return int(self.query_listen.rpartition(":")[2])
