@@ -66,3 +66,18 @@ def test_the_readme_links_only_to_what_is_there() -> None:
     }
 
     assert not missing
+
+
+def test_make_gives_its_commands_a_home_where_there_is_none() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+
+    home = subprocess.run(
+        ["make", "--silent", "--eval", "show-home: ; @echo $$HOME", "show-home"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    ).stdout
+
+    assert home == f"{ROOT}/build/home\n"
