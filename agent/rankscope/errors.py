@@ -1,0 +1,31 @@
+"""Every error the SDK raises on purpose.
+
+    RankscopeError
+    ├── ConfigError      what was asked for cannot be: a setting, an argument, a rank
+    └── ExportError      data could not be handed over
+        ├── Unavailable  nobody answers, for now
+        └── Rejected     the gateway refused it, for good
+
+A message says what happened, to which value, and what to do now. None of these reaches a training
+loop from a recording call: those count the fault and go on (`Run.faults`).
+"""
+
+
+class RankscopeError(Exception):
+    """The root of every error this package raises on purpose."""
+
+
+class ConfigError(RankscopeError):
+    """A setting, an argument or the environment asks for something that cannot be."""
+
+
+class ExportError(RankscopeError):
+    """Data could not be handed over to the gateway."""
+
+
+class Unavailable(ExportError):
+    """The gateway does not answer; the same data may be accepted later."""
+
+
+class Rejected(ExportError):
+    """The gateway refused the data, and will refuse it again."""
