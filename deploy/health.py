@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 TIMEOUT_S = 3.0
 
@@ -38,9 +38,13 @@ def ask(words: list[str]) -> str:
 def ask_gateway(port: int) -> str:
     """`SERVING`, or raises: `ConnectionError` with the other status, `grpc.RpcError` where nothing answers."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        status = stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S).status
-    name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        answer = check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     if name != "SERVING":
         message = f"the gateway at port {port} says {name}"
         raise ConnectionError(message)
