@@ -1,0 +1,3 @@
+"""Brings the fixtures of the test ground to every test."""
+
+pytest_plugins = ["tests.ground.fixtures"]

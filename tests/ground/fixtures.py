@@ -1,0 +1,61 @@
+"""The fixtures of the test ground; what they give is described where it is defined."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ground.brokers import Broker
+from tests.ground.ranks import Pool
+from tests.ground.stacks import Stack
+from tests.ground.stores import SERVER, FrontProcess, Store, server_url
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A real broker with an empty folder of its own."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    server = Broker(folder)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def front_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontProcess]:
+    """The one chDB behind HTTP of a test run; use `clickhouse_front`."""
+    front = FrontProcess(tmp_path_factory.mktemp("front"))
+    yield front
+    front.stop()
+
+
+@pytest.fixture(params=["chdb", pytest.param("server", marks=pytest.mark.clickhouse)])
+def clickhouse_front(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty database behind ClickHouse's HTTP interface: chDB, and with `make test-clickhouse` the real server."""
+    if request.param == "server":
+        url = server_url()
+        if url is None:
+            pytest.skip(f"{SERVER} names no ClickHouse server")
+    else:
+        front: FrontProcess = request.getfixturevalue("front_process")
+        url = front.url
+    store = Store(url)
+    yield store
+    store.drop()
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """Four resident ranks of a real torchrun launch."""
+    ranks = Pool(tmp_path_factory.mktemp("pool"), world_size=4)
+    yield ranks
+    ranks.stop()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One real `rankscope up` for the whole test run; tests keep apart by their run ids."""
+    running = Stack(tmp_path_factory.mktemp("home"))
+    yield running
+    running.stop()

@@ -1,0 +1,100 @@
+"""A real `rankscope up` in a folder of its own."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.ground.processes import Child, alive, descendants, python
+
+READY_S = 60.0
+"""How long a stack may take to get ready on a busy machine; the benchmark asks for its CPU time."""
+
+
+def clean_environ(**more: str) -> dict[str, str]:
+    """This process's environment without what would tell a program about other stacks or launches."""
+    foreign = ("RANKSCOPE_", "TORCHELASTIC_", "SLURM_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {**kept, **more}
+
+
+class Stack:
+    """The stack: broker, gateway, writer and query service.
+
+    Attributes:
+        home: Its data folder; what goes into RANKSCOPE_HOME.
+        environ: Environment in which programs find it by its discovery file.
+    """
+
+    def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        self.environ = clean_environ(RANKSCOPE_HOME=str(home), **(settings or {}))
+        self._child = Child(python("rankscope", "up"), name="up", folder=home, environ=self.environ, cwd=home)
+        try:
+            self._child.await_that(self._is_ready, timeout_s=READY_S, what="get ready")
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process id of `rankscope up`."""
+        return self._child.pid
+
+    @property
+    def gateway(self) -> str:
+        """The gateway's address, such as 127.0.0.1:8471."""
+        return str(self._discovery()["gateway"])
+
+    @property
+    def query(self) -> str:
+        """The query service's address, such as http://127.0.0.1:8470."""
+        return str(self._discovery()["query"])
+
+    @property
+    def child(self) -> Child:
+        """The process itself."""
+        return self._child
+
+    def processes(self) -> set[int]:
+        """Its processes that run now."""
+        return {pid for pid in {self.pid, *descendants(self.pid)} if alive(pid)}
+
+    def get(self, path: str) -> Any:
+        """The JSON answer of `GET /api/v1/...`.
+
+        Raises:
+            urllib.error.HTTPError: The service refused.
+        """
+        return self._asked(urllib.request.Request(f"{self.query}/api/v1{path}"))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON answer of `POST /api/v1/...`."""
+        headers = {"Content-Type": "application/json"}
+        return self._asked(urllib.request.Request(f"{self.query}/api/v1{path}", json.dumps(body).encode(), headers))
+
+    def tql(self, query: str, *, run: str, limit: int = 1000) -> list[dict[str, Any]]:
+        """The items a TQL query finds in a run."""
+        answer = self.post("/tql", {"query": query, "run": run, "limit": limit})
+        return list(answer["items"])
+
+    def stop(self) -> None:
+        """Ends it; all its processes are gone when this returns."""
+        self._child.stop()
+
+    def _asked(self, request: urllib.request.Request) -> Any:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - always http on loopback
+            return json.load(answer)
+
+    def _discovery(self) -> dict[str, Any]:
+        return dict(json.loads((self.home / "up.json").read_text()))
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.query}/readyz", timeout=5) as answer:  # noqa: S310 - as above
+                return answer.status == 200
+        except (FileNotFoundError, ValueError, urllib.error.URLError, ConnectionError):
+            return False

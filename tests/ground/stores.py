@@ -1,0 +1,75 @@
+"""Stores that speak ClickHouse's HTTP interface: chDB behind the front, or a real server.
+
+RANKSCOPE_TEST_CLICKHOUSE_URL names the server, for example http://default:@127.0.0.1:8123.
+Every store is a database of its own, dropped at the end.
+"""
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+
+from tests.ground.processes import Child, answers, free_port, python
+
+SERVER = "RANKSCOPE_TEST_CLICKHOUSE_URL"
+
+
+class FrontProcess:
+    """The front in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://default:@127.0.0.1:{self.port}"
+        self._child = Child(python("tests.ground.front", folder, str(self.port)), name="front", folder=folder)
+        self._child.await_that(lambda: answers(self.port), what="listen")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._child.stop()
+
+
+class Store:
+    """One database of its own behind the HTTP interface.
+
+    Attributes:
+        url: What goes into RANKSCOPE_CLICKHOUSE_URL.
+        client: A client without a session, so that threads may share it.
+    """
+
+    def __init__(self, server_url: str) -> None:
+        self._name = f"t_{uuid4().hex[:12]}"
+        self._server = _client(server_url)
+        self._server.command(f"CREATE DATABASE {self._name}")
+        self.url = f"{server_url.rstrip('/')}/{self._name}"
+        self.client = _client(self.url)
+
+    def drop(self) -> None:
+        """Removes the database with all it holds."""
+        self.client.close()
+        self._server.command(f"DROP DATABASE {self._name}")
+        self._server.close()
+
+
+def _client(url: str) -> Client:
+    parts = urlsplit(url)
+    return clickhouse_connect.get_client(
+        host=parts.hostname or "127.0.0.1",
+        port=parts.port or 8123,
+        username=parts.username or "default",
+        password=parts.password or "",
+        database=parts.path.strip("/") or "default",
+        autogenerate_session_id=False,
+    )
+
+
+def server_url() -> str | None:
+    """The real server to test against, where one is named."""
+    return os.environ.get(SERVER)

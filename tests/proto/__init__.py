@@ -1,0 +1,1 @@
+"""The contract: what crosses a process boundary, and the tables it becomes."""

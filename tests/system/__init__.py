@@ -1,0 +1,1 @@
+"""The whole of it, with real parts: trainers, gateway, broker, writer, store, queries."""
