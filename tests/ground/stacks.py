@@ -2,11 +2,11 @@
 
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from tests.ground.processes import Child, alive, descendants, python
 
@@ -67,14 +67,13 @@ class Stack:
         """The JSON answer of `GET /api/v1/...`.
 
         Raises:
-            urllib.error.HTTPError: The service refused.
+            httpx.HTTPStatusError: The service refused.
         """
-        return self._asked(urllib.request.Request(f"{self.query}/api/v1{path}"))
+        return _json(httpx.get(f"{self.query}/api/v1{path}", timeout=30))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The JSON answer of `POST /api/v1/...`."""
-        headers = {"Content-Type": "application/json"}
-        return self._asked(urllib.request.Request(f"{self.query}/api/v1{path}", json.dumps(body).encode(), headers))
+        return _json(httpx.post(f"{self.query}/api/v1{path}", json=body, timeout=30))
 
     def tql(self, query: str, *, run: str, limit: int = 1000) -> list[dict[str, Any]]:
         """The items a TQL query finds in a run."""
@@ -85,16 +84,17 @@ class Stack:
         """Ends it; all its processes are gone when this returns."""
         self._child.stop()
 
-    def _asked(self, request: urllib.request.Request) -> Any:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - always http on loopback
-            return json.load(answer)
-
     def _discovery(self) -> dict[str, Any]:
         return dict(json.loads((self.home / "up.json").read_text()))
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.query}/readyz", timeout=5) as answer:  # noqa: S310 - as above
-                return answer.status == 200
-        except (FileNotFoundError, ValueError, urllib.error.URLError, ConnectionError):
+            return httpx.get(f"{self.query}/readyz", timeout=5).status_code == 200
+        except (FileNotFoundError, ValueError, httpx.TransportError):
             return False
+
+
+def _json(answer: httpx.Response) -> Any:
+    if answer.is_error:
+        raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
+    return answer.json()
