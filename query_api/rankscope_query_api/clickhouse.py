@@ -1,0 +1,203 @@
+"""The one door to ClickHouse or chDB: bound parameters in, columns out, foreign errors mapped.
+
+It promises three things. A handle that saw any error is never used again: after a failed query the same chDB handle
+returns the failed query's rows in front of the next answer (909,325 rows of another project were seen). A handle
+cannot write: its limits are set first and then `readonly=1`, which nothing on that handle can undo. An integer
+parameter outside its type is refused: ClickHouse wraps it silently (`{x:UInt8}` with 256 reads 0).
+"""
+
+import asyncio
+import functools
+import re
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from rankscope_query_api.errors import (
+    InvalidQueryError,
+    InvalidRequestError,
+    LimitExceededError,
+    QueryError,
+    StoreUnavailableError,
+)
+from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.settings import Settings
+from rankscope_query_api.store import Table, Value
+
+_LIMIT_CODES = frozenset({158, 159, 160, 241, 307, 396})
+"""Too many rows, too slow, too much memory, too many bytes: the limits of the handle."""
+
+_MISSING_CODES = frozenset({60, 81})
+"""Unknown table, unknown database."""
+
+_BAD_PATTERN_CODE = 427
+
+_PLACEHOLDER = re.compile(r"\{(\w+):(?:Array\()?(U?)Int(8|16|32|64)\)?\}")
+
+
+class ClickHouse:
+    """A few read-only handles to one database, each used by one thread of its own.
+
+    Args:
+        settings: Address and limits.
+        metrics: Where the time of each query is counted.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._url = settings.clickhouse_url.get_secret_value()
+        self._executor = ThreadPoolExecutor(settings.query_handles, thread_name_prefix="rankscope-query")
+        self._own = threading.local()
+        self._lock = threading.Lock()
+        self._open: set[Client] = set()
+
+    async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
+        """Runs one statement.
+
+        Args:
+            statement: One SELECT; every value is a `{name:Type}` placeholder.
+            parameters: The values of the placeholders.
+
+        Raises:
+            InvalidRequestError: An integer does not fit its placeholder.
+            LimitExceededError: The statement would cost more than a handle allows.
+            StoreUnavailableError: The store did not answer or has no tables.
+        """
+        check_ranges(statement, parameters)
+        started = time.perf_counter()
+        outcome = "failed"
+        try:
+            loop = asyncio.get_running_loop()
+            table = await loop.run_in_executor(self._executor, self._select, statement, parameters)
+            outcome = "ok"
+            return table
+        finally:
+            self._metrics.store_seconds.labels(outcome).observe(time.perf_counter() - started)
+
+    async def close(self) -> None:
+        """Waits for the queries that run and closes every handle."""
+        await asyncio.to_thread(self._executor.shutdown)
+        for client in tuple(self._open):
+            self._discard(client)
+
+    def _select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
+        try:
+            client = self._handle()
+        except (ClickHouseError, OSError) as error:
+            raise self._unreachable(error) from error
+        try:
+            result = client.query(statement, parameters=dict(parameters), column_oriented=True)
+            return Table(result.column_names, result.result_columns)
+        except ClickHouseError as error:
+            self._discard(client)
+            raise self._mapped(error) from error
+        except BaseException:
+            self._discard(client)
+            raise
+
+    def _handle(self) -> Client:
+        client: Client | None = getattr(self._own, "client", None)
+        if client is None:
+            client = self._connect()
+            self._own.client = client
+        return client
+
+    def _connect(self) -> Client:
+        settings = self._settings
+        limits: dict[str, str | int | float] = {
+            "max_execution_time": settings.query_timeout_s,
+            "max_rows_to_read": settings.query_max_rows_read,
+            "max_memory_usage": settings.query_max_memory_bytes,
+            "max_result_rows": settings.query_max_result_rows,
+            "result_overflow_mode": "throw",
+        }
+        embedded = urlsplit(self._url).scheme == "chdb"
+        client = _embedded_client(self._url, limits) if embedded else _server_client(self._url, limits)
+        with self._lock:
+            self._open.add(client)
+        return client
+
+    def _discard(self, client: Client) -> None:
+        self._own.client = None
+        with self._lock:
+            self._open.discard(client)
+        client.close()
+
+    def _mapped(self, error: ClickHouseError) -> QueryError:
+        code = getattr(error, "code", None)
+        text = _first_line(error)
+        if code in _LIMIT_CODES:
+            return LimitExceededError(
+                f"the query costs more than it may: {text}",
+                hint="ask for fewer steps, ranks or rows, or raise the RANKSCOPE_QUERY_* limits",
+            )
+        if code == _BAD_PATTERN_CODE:
+            return InvalidQueryError(f"a regular expression is not usable: {text}", hint="RE2 syntax is understood")
+        if code in _MISSING_CODES:
+            return StoreUnavailableError(
+                f"the database has not the tables of rankscope: {text}", hint="run `rankscope migrate` once"
+            )
+        if code is None:
+            return self._unreachable(error)
+        return QueryError(f"the store refused a query of this service: {text}", hint="please report it")
+
+    def _unreachable(self, error: Exception) -> StoreUnavailableError:
+        parts = urlsplit(self._url)
+        where = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        return StoreUnavailableError(
+            f"the store at {where} did not answer: {_first_line(error)}",
+            hint="is it running, and is RANKSCOPE_CLICKHOUSE_URL right?",
+        )
+
+
+def _embedded_client(url: str, limits: Mapping[str, str | int | float]) -> Client:
+    client = clickhouse_connect.get_client(dsn=url)
+    # Limits travel once, by SET: clickhouse-connect would append them to each query, and readonly=1 refuses that.
+    for name, value in limits.items():
+        client.command(f"SET {name} = {value!r}")
+    client.command("SET readonly = 1")
+    return client
+
+
+def _server_client(url: str, limits: Mapping[str, str | int | float]) -> Client:
+    return clickhouse_connect.get_client(
+        dsn=url,
+        settings={**limits, "readonly": 1},
+        autogenerate_session_id=False,  # a session refuses a second query at a time
+        connect_timeout=5,
+        send_receive_timeout=int(limits["max_execution_time"]) + 10,
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _integer_placeholders(statement: str) -> tuple[tuple[str, int, int], ...]:
+    """(name, least, greatest value) of each integer placeholder."""
+    found: list[tuple[str, int, int]] = []
+    for name, unsigned, bits in _PLACEHOLDER.findall(statement):
+        size = int(bits)
+        found.append((name, 0, 2**size - 1) if unsigned else (name, -(2 ** (size - 1)), 2 ** (size - 1) - 1))
+    return tuple(found)
+
+
+def check_ranges(statement: str, parameters: Mapping[str, Value]) -> None:
+    """Refuses an integer that its placeholder's type cannot hold.
+
+    Raises:
+        InvalidRequestError: Names the value and the range.
+    """
+    for name, low, high in _integer_placeholders(statement):
+        given = parameters[name]
+        for value in given if isinstance(given, list | tuple) else (given,):
+            if isinstance(value, int) and not low <= value <= high:
+                raise InvalidRequestError(f"{name} is {value}", hint=f"it must lie in {low}..{high}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:300]

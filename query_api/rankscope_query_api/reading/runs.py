@@ -1,0 +1,250 @@
+"""Runs, launches, metrics and gaps, from the ledger and the small tables."""
+
+# ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
+# `tests/query_api/test_statements.py` parses every statement
+
+from collections.abc import Sequence
+
+from rankscope_proto.columns import SECTIONS
+from rankscope_proto.names import GapClass, ProcessRole, RunStatus
+from rankscope_query_api.answers import Key
+from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.store import Launch, Process, Record, RunKey, RunSummary, Slice
+
+_MAX_INT64 = 2**63 - 1
+
+RUN_IDS = """
+SELECT run_id FROM batches WHERE project = {project:String}
+GROUP BY run_id ORDER BY min(sealed) DESC, run_id LIMIT 1000"""
+
+RUN_COUNT = "SELECT uniqExact(run_id) AS total FROM batches WHERE project = {project:String}"
+
+# The ledger, not `runs`: a run is there from its first batch on, whatever that batch holds.
+RUNS = """
+SELECT
+    run_id,
+    min(sealed) AS started_ns,
+    max(sealed) AS updated_ns,
+    max(batches.world_size) AS world_size,
+    uniqExactIf(rank, rank >= 0) AS ranks,
+    uniqExact(launch_id) AS launches
+FROM batches
+WHERE project = {project:String}
+GROUP BY run_id
+HAVING (started_ns, run_id) < ({started:Int64}, {run:String}) OR {started:Int64} = 9223372036854775807
+ORDER BY started_ns DESC, run_id DESC
+LIMIT {limit:UInt32}"""
+
+_PROCESS_COLUMNS = """
+    run_id,
+    lower(hex(any(launch_id))) AS launch,
+    lower(hex(incarnation)) AS incarnation_hex,
+    any(rank) AS rank_of,
+    any(process_role) AS role,
+    any(node) AS node_name,
+    argMax(status, (seq, idx)) AS last_status,
+    argMax(name, (seq, idx)) AS last_name,
+    argMax(tags, (seq, idx)) AS last_tags,
+    min(start) AS started_ns,
+    max(end) AS ended_ns,
+"""
+
+_PROCESS_SOURCE = """
+FROM runs
+WHERE project = {project:String} AND run_id IN {runs:Array(String)}
+GROUP BY run_id, incarnation
+ORDER BY started_ns, rank_of, incarnation_hex"""
+
+PROCESSES = f"SELECT {_PROCESS_COLUMNS} '' AS config, '' AS command, map() AS facts {_PROCESS_SOURCE}"
+
+PROCESSES_WITH_CONFIG = f"""SELECT {_PROCESS_COLUMNS}
+    argMax(runs.config, (seq, idx)) AS config,
+    argMax(runs.command, (seq, idx)) AS command,
+    argMax(runs.facts, (seq, idx)) AS facts
+{_PROCESS_SOURCE}"""
+
+_SECTION_SUMS = ", ".join(f"sum(rows_{section.name}) AS stored_{section.name}" for section in SECTIONS)
+
+LAUNCHES = f"""
+SELECT
+    lower(hex(launch_id)) AS launch,
+    min(sealed) AS started_ns,
+    max(sealed) AS updated_ns,
+    max(batches.world_size) AS world_size,
+    arraySort(groupUniqArrayIf(rank, rank >= 0 AND process_role = {ProcessRole.TRAINER.code})) AS ranks,
+    {_SECTION_SUMS}
+FROM batches
+WHERE project = {{project:String}} AND run_id = {{run:String}}
+GROUP BY launch_id
+ORDER BY started_ns, launch"""
+
+# An interval that captures every k-th step holds a step's rows if k divides the step: such a row is no gap there.
+GAPS = f"""
+SELECT
+    class,
+    cause,
+    data_kind,
+    rank,
+    step_stride,
+    sum(count) AS rows,
+    min(step_from) AS first_step,
+    if(countIf(step_to IS NULL) > 0, NULL, max(step_to)) AS last_step,
+    min(start) AS started_ns,
+    if(countIf(end IS NULL) > 0, NULL, max(end)) AS ended_ns
+FROM gaps
+WHERE project = {{project:String}} AND run_id = {{run:String}}
+    AND (empty({{sections:Array(String)}}) OR data_kind IN {{sections:Array(String)}} OR data_kind = '')
+    AND ({{step:Int64}} < 0 OR (
+        ifNull(step_from, 0) <= {{step:Int64}} AND ifNull(step_to, {_MAX_INT64}) >= {{step:Int64}}
+        AND ifNull({{step:Int64}} % step_stride, 1) != 0))
+GROUP BY class, cause, data_kind, rank, step_stride
+ORDER BY class, cause, data_kind, rank, step_stride
+LIMIT 1000"""
+
+METRIC_NAMES = """
+SELECT
+    name,
+    count() AS points,
+    arraySort(groupUniqArray(rank)) AS ranks,
+    min(step) AS first_step,
+    max(step) AS last_step,
+    argMax(value, (ifNull(step, -1), time, seq, idx)) AS last_value
+FROM scalars
+WHERE project = {project:String} AND run_id = {run:String}
+GROUP BY name
+ORDER BY name"""
+
+METRIC_COUNT = """
+SELECT count() AS total FROM scalars
+WHERE project = {project:String} AND run_id = {run:String} AND name = {name:String}"""
+
+METRIC_POINTS = """
+SELECT
+    rank,
+    step,
+    value,
+    time AS time_ns,
+    lower(hex(launch_id)) AS launch_id,
+    lower(hex(incarnation)) AS incarnation_hex,
+    seq,
+    idx
+FROM scalars
+WHERE project = {project:String} AND run_id = {run:String} AND name = {name:String}
+    AND (rank, ifNull(step, -1), time, incarnation_hex, seq, idx)
+        > ({rank:Int32}, {step:Int64}, {time:Int64}, {incarnation:String}, {seq:UInt64}, {idx:UInt32})
+ORDER BY rank, ifNull(step, -1), time, incarnation_hex, seq, idx
+LIMIT {limit:UInt32}"""
+
+STATEMENTS = (
+    *(RUN_IDS, RUN_COUNT, RUNS, PROCESSES, PROCESSES_WITH_CONFIG, LAUNCHES, GAPS),
+    *(METRIC_NAMES, METRIC_COUNT, METRIC_POINTS),
+)
+"""Every statement of this module, for the test that reads them."""
+
+
+class ClickHouseRuns:
+    """`RunReader` over ClickHouse."""
+
+    def __init__(self, clickhouse: ClickHouse) -> None:
+        self._clickhouse = clickhouse
+
+    async def run_ids(self, project: str) -> Sequence[str]:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(RUN_IDS, {"project": project})
+        return [record["run_id"] for record in table.records()]
+
+    async def runs(self, project: str, *, limit: int, after: Key | None) -> Slice[RunSummary]:
+        """See `RunReader`."""
+        started, run = after or (_MAX_INT64, "")
+        total = (await self._clickhouse.select(RUN_COUNT, {"project": project})).columns[0][0]
+        table = await self._clickhouse.select(
+            RUNS, {"project": project, "started": started, "run": run, "limit": limit + 1}
+        )
+        found = [RunSummary(**record) for record in table.records()]
+        items = found[:limit]
+        last = (items[-1].started_ns, items[-1].run_id) if len(found) > limit else None
+        return Slice(items, total, last)
+
+    async def processes(self, project: str, runs: Sequence[str], *, config: bool) -> Sequence[Process]:
+        """See `RunReader`."""
+        statement = PROCESSES_WITH_CONFIG if config else PROCESSES
+        table = await self._clickhouse.select(statement, {"project": project, "runs": list(runs)})
+        return [_process(record) for record in table.records()]
+
+    async def launches(self, key: RunKey) -> Sequence[Launch]:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(LAUNCHES, {"project": key.project, "run": key.run})
+        return [_launch(attempt, record) for attempt, record in enumerate(table.records())]
+
+    async def gaps(self, key: RunKey, *, sections: Sequence[str], step: int | None = None) -> Sequence[Record]:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(
+            GAPS,
+            {
+                "project": key.project,
+                "run": key.run,
+                "sections": list(sections),
+                "step": -1 if step is None else step,
+            },
+        )
+        return [record | {"class": GapClass.of(record["class"])} for record in table.records()]
+
+    async def metric_names(self, key: RunKey) -> Sequence[Record]:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(METRIC_NAMES, {"project": key.project, "run": key.run})
+        return table.records()
+
+    async def metric_points(self, key: RunKey, name: str, *, limit: int, after: Key | None) -> Slice[Record]:
+        """See `RunReader`."""
+        where = {"project": key.project, "run": key.run, "name": name}
+        total = (await self._clickhouse.select(METRIC_COUNT, where)).columns[0][0]
+        rank, step, time, incarnation, seq, idx = after or (-2, -2, -1, "", 0, 0)
+        start = {"rank": rank, "step": step, "time": time, "incarnation": incarnation, "seq": seq, "idx": idx}
+        table = await self._clickhouse.select(METRIC_POINTS, {**where, **start, "limit": limit + 1})
+        found = table.records()
+        items = [_point(record) for record in found[:limit]]
+        return Slice(items, total, _point_key(found[limit - 1]) if len(found) > limit else None)
+
+
+def _process(record: Record) -> Process:
+    return Process(
+        run_id=record["run_id"],
+        launch_id=record["launch"],
+        incarnation=record["incarnation_hex"],
+        rank=record["rank_of"],
+        process_role=ProcessRole.of(record["role"]),
+        node=record["node_name"],
+        status=RunStatus.of(record["last_status"]),
+        name=record["last_name"],
+        config=record["config"],
+        command=record["command"],
+        tags=record["last_tags"],
+        facts=record["facts"],
+        started_ns=record["started_ns"],
+        ended_ns=record["ended_ns"],
+    )
+
+
+def _launch(attempt: int, record: Record) -> Launch:
+    return Launch(
+        launch_id=record["launch"],
+        attempt=attempt,
+        started_ns=record["started_ns"],
+        updated_ns=record["updated_ns"],
+        world_size=record["world_size"],
+        ranks=record["ranks"],
+        rows={section.name: record[f"stored_{section.name}"] for section in SECTIONS},
+    )
+
+
+def _point(record: Record) -> Record:
+    return {name: record[name] for name in ("rank", "step", "value", "time_ns", "launch_id")}
+
+
+def _point_key(record: Record) -> Key:
+    step = -1 if record["step"] is None else record["step"]
+    return record["rank"], step, record["time_ns"], record["incarnation_hex"], record["seq"], record["idx"]
+
+
+POINT_KEY = (int, int, int, str, int, int)
+"""Shape of the key of `metric_points`."""

@@ -1,0 +1,308 @@
+"""Traces, spans and steps.
+
+A step's spans are neighbouring rows: the sorting key is (project, run_id, ifNull(step, -1), rank, start), so every
+statement that knows a step says so in exactly that expression.
+"""
+
+# ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
+# `tests/query_api/test_statements.py` parses every statement
+
+from collections.abc import Mapping, Sequence
+
+from rankscope_proto.names import SPAN_FLAGS, Phase, SpanStatus
+from rankscope_query_api.answers import Key
+from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.store import (
+    PathTotal,
+    Record,
+    RunKey,
+    Slice,
+    SpanEdges,
+    SpanFilter,
+    StepTimes,
+    Table,
+    Value,
+)
+
+_IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
+_OF_RUN = "project = {project:String} AND run_id = {run:String}"
+_PHASES = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+
+_CONDITIONS = {
+    "kind": "kind = {kind:UInt8}",
+    "status": "status = {status:UInt8}",
+    "step": "ifNull(step, -1) = {step:Int64}",
+    "rank": "rank = {rank:Int32}",
+}
+
+_TEXTS = "name, path, error_type, thread_id, rollout_id, inputs, outputs, error_preview"
+_SEARCHED = f"arrayConcat([{_TEXTS}], mapValues(attributes))"
+
+TRACES = f"""
+SELECT
+    trace_hi,
+    trace_lo,
+    min(first_start) AS started_ns,
+    max(last_end) - started_ns AS duration_ns,
+    arraySort(groupUniqArrayArray(trace_index.steps)) AS steps,
+    arraySort(groupUniqArrayArray(trace_index.ranks)) AS ranks
+FROM trace_index
+WHERE {_OF_RUN} /*where*/
+GROUP BY trace_hi, trace_lo"""
+
+_TRACE_ORDER = """
+HAVING (started_ns, trace_hi, trace_lo) < ({started:Int64}, {hi:UInt64}, {lo:UInt64})
+ORDER BY started_ns DESC, trace_hi DESC, trace_lo DESC
+LIMIT {limit:UInt32}"""
+
+_TRACE_IS_IN = f"AND (trace_hi, trace_lo) IN (SELECT trace_hi, trace_lo FROM spans WHERE {_OF_RUN} AND /*conditions*/)"
+
+TRACE_DETAILS = f"""
+SELECT
+    trace_hi,
+    trace_lo,
+    count() AS spans,
+    countIf(status = {SpanStatus.ERROR.code}) AS errors,
+    argMin(name, (parent_span_id != 0, start, span_id)) AS root_name,
+    argMin(kind, (parent_span_id != 0, start, span_id)) AS root_kind,
+    argMin(status, (parent_span_id != 0, start, span_id)) AS root_status,
+    max({_IN_STEP_TRACE}) AS is_step
+FROM spans
+WHERE {_OF_RUN} AND ifNull(step, -1) IN {{steps:Array(Int64)}}
+    AND (trace_hi, trace_lo) IN (
+        SELECT pair.1, pair.2
+        FROM (SELECT arrayJoin(arrayZip({{his:Array(UInt64)}}, {{los:Array(UInt64)}})) AS pair)
+    )
+GROUP BY trace_hi, trace_lo"""
+
+_OF_TRACE = f"""{_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}
+    AND ifNull(step, -1) IN (
+        SELECT arrayJoin(arrayPushBack(groupUniqArrayArray(steps), -1)) FROM trace_index
+        WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}
+    )"""
+
+EDGES = f"SELECT span_id, parent_span_id, start FROM spans WHERE {_OF_TRACE} ORDER BY start, span_id"
+
+SPANS = f"""
+SELECT
+    *,
+    lower(hex(launch_id)) AS launch,
+    lower(hex(incarnation)) AS incarnation_hex
+FROM spans
+WHERE {_OF_TRACE} AND span_id IN {{ids:Array(UInt64)}}
+ORDER BY incarnation, seq, idx
+LIMIT 1 BY span_id"""
+
+_STEP_ROWS = f"""
+    SELECT launch_id, step, rank, sum(duration) AS total, min(start) AS first
+    FROM spans
+    WHERE {_OF_RUN} AND path = 'step' AND {_IN_STEP_TRACE}
+        AND ({{launch:String}} = '' OR launch_id = unhex({{launch:String}}))
+    GROUP BY launch_id, step, rank
+"""
+
+STEP_COUNT = f"SELECT uniqExact(step, launch_id) AS total FROM ({_STEP_ROWS})"
+
+STEPS = f"""
+SELECT
+    assumeNotNull(step) AS step_of,
+    lower(hex(launch_id)) AS launch,
+    count() AS ranks,
+    min(first) AS started_ns,
+    min(total) AS min_ns,
+    toInt64(medianExact(total)) AS median_ns,
+    max(total) AS max_ns,
+    argMax(rank, (total, -rank)) AS slowest_rank
+FROM ({_STEP_ROWS})
+GROUP BY step, launch_id
+HAVING (step_of, launch) > ({{step:Int64}}, {{after:String}})
+ORDER BY step_of, launch
+LIMIT {{limit:UInt32}}"""
+
+LAUNCHES_OF_STEP = f"""
+SELECT lower(hex(launch_id)) AS launch, max(spans.world_size) AS world_size
+FROM spans
+WHERE {_OF_RUN} AND ifNull(step, -1) = {{step:Int64}} AND {_IN_STEP_TRACE}
+GROUP BY launch_id"""
+
+_OF_STEP = f"""{_OF_RUN} AND ifNull(step, -1) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
+    AND {_IN_STEP_TRACE}"""
+
+# Grouped by span first: a span that is stored twice counts once, and `copies` tells.
+STEP_PATHS = f"""
+SELECT
+    rank,
+    path_of AS path,
+    any(name_of) AS name,
+    any(kind_of) AS kind,
+    any(phase_of) AS phase,
+    count() AS count,
+    sum(rows) AS copies,
+    countIf(status_of = {SpanStatus.ERROR.code}) AS errors,
+    sum(duration_of) AS duration_ns,
+    min(start_of) AS start_ns,
+    any(node_of) AS node,
+    uniqExact(incarnation_of) AS processes
+FROM (
+    SELECT
+        rank,
+        span_id,
+        any(if(path = '', name, path)) AS path_of,
+        any(name) AS name_of,
+        any(kind) AS kind_of,
+        any(phase) AS phase_of,
+        any(status) AS status_of,
+        any(duration) AS duration_of,
+        any(start) AS start_of,
+        any(node) AS node_of,
+        any(incarnation) AS incarnation_of,
+        count() AS rows
+    FROM spans
+    WHERE {_OF_STEP}
+    GROUP BY rank, span_id
+)
+GROUP BY rank, path_of
+ORDER BY rank, start_ns, path"""
+
+STEP_SPANS = f"""
+SELECT span_id, parent_span_id, start, duration, name, kind, status, phase, microstep
+FROM spans
+WHERE {_OF_STEP} AND rank = {{rank:Int32}}
+ORDER BY start, span_id"""
+
+_PHASE_SUMS = ", ".join(f"sumIf(duration, path = 'step/{phase.value}') AS {phase.value}_ns" for phase in _PHASES)
+_PHASE_PATHS = ", ".join(f"'step/{phase.value}'" for phase in _PHASES)
+
+STEP_TIMES = f"""
+SELECT assumeNotNull(step) AS step_of, rank, sumIf(duration, path = 'step') AS total_ns, {_PHASE_SUMS}
+FROM spans
+WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE}
+    AND path IN ('step', {_PHASE_PATHS}) AND rank >= 0 AND ifNull(step, -1) >= {{first:Int64}}
+GROUP BY step_of, rank
+ORDER BY step_of, rank"""
+
+STEP_RANGE = f"""
+SELECT max(ifNull(step, -1)) AS last_step, max(spans.world_size) AS world_size
+FROM spans
+WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE} AND path = 'step'"""
+
+
+def traces_statement(where: SpanFilter) -> tuple[str, dict[str, Value]]:
+    """TRACES for a filter: the statement without its order, and the values of the filter's placeholders."""
+    values: dict[str, Value] = {
+        name: value
+        for name, value in (("kind", where.kind), ("status", where.status), ("step", where.step), ("rank", where.rank))
+        if value is not None
+    }
+    conditions = [_CONDITIONS[name] for name in values]
+    for number, term in enumerate(where.terms):
+        values[f"term{number}"] = term
+        conditions.append(
+            f"arrayExists(text -> positionCaseInsensitiveUTF8(text, {{term{number}:String}}) > 0, {_SEARCHED})"
+        )
+    inside = _TRACE_IS_IN.replace("/*conditions*/", " AND ".join(conditions)) if conditions else ""
+    return TRACES.replace("/*where*/", inside), values
+
+
+STATEMENTS = (
+    *(TRACES + _TRACE_ORDER, TRACE_DETAILS, EDGES, SPANS, STEP_COUNT, STEPS, LAUNCHES_OF_STEP, STEP_PATHS),
+    *(STEP_SPANS, STEP_TIMES, STEP_RANGE, traces_statement(SpanFilter(1, 1, 1, 1, ("a", "b")))[0]),
+)
+"""Every statement of this module, for the test that reads them."""
+
+
+class ClickHouseSpans:
+    """`SpanReader` over ClickHouse."""
+
+    def __init__(self, clickhouse: ClickHouse) -> None:
+        self._clickhouse = clickhouse
+
+    async def traces(self, key: RunKey, where: SpanFilter, *, limit: int, after: Key | None) -> Slice[Record]:
+        """See `SpanReader`."""
+        statement, values = traces_statement(where)
+        of_run: dict[str, Value] = {**_of(key), **values}
+        started, hi, lo = after or (2**63 - 1, 0, 0)
+        count = await self._clickhouse.select(f"SELECT count() AS total FROM ({statement})", of_run)
+        page = await self._clickhouse.select(
+            statement + _TRACE_ORDER, {**of_run, "started": started, "hi": hi, "lo": lo, "limit": limit + 1}
+        )
+        found = page.records()
+        items = await self._detailed(key, found[:limit])
+        last = _trace_key(found[limit - 1]) if len(found) > limit else None
+        return Slice(items, count.columns[0][0], last)
+
+    async def _detailed(self, key: RunKey, traces: Sequence[Record]) -> Sequence[Record]:
+        """See `SpanReader`."""
+        if not traces:
+            return ()
+        steps = sorted({step for trace in traces for step in trace["steps"]} | {-1})
+        ids = {"his": [trace["trace_hi"] for trace in traces], "los": [trace["trace_lo"] for trace in traces]}
+        table = await self._clickhouse.select(TRACE_DETAILS, {**_of(key), "steps": steps, **ids})
+        details = {(record.pop("trace_hi"), record.pop("trace_lo")): record for record in table.records()}
+        return [trace | details.get((trace["trace_hi"], trace["trace_lo"]), _NO_DETAILS) for trace in traces]
+
+    async def edges(self, key: RunKey, trace: tuple[int, int]) -> SpanEdges:
+        """See `SpanReader`."""
+        table = await self._clickhouse.select(EDGES, {**_of(key), "hi": trace[0], "lo": trace[1]})
+        return SpanEdges(*table.columns) if table.columns else SpanEdges()
+
+    async def spans(self, key: RunKey, trace: tuple[int, int], span_ids: Sequence[int]) -> Sequence[Record]:
+        """See `SpanReader`."""
+        table = await self._clickhouse.select(
+            SPANS, {**_of(key), "hi": trace[0], "lo": trace[1], "ids": list(span_ids)}
+        )
+        return table.records()
+
+    async def steps(self, key: RunKey, *, launch: str | None, limit: int, after: Key | None) -> Slice[Record]:
+        """See `SpanReader`."""
+        where: dict[str, Value] = {**_of(key), "launch": launch or ""}
+        total = (await self._clickhouse.select(STEP_COUNT, where)).columns[0][0]
+        step, last_launch = after or (-1, "")
+        table = await self._clickhouse.select(STEPS, {**where, "step": step, "after": last_launch, "limit": limit + 1})
+        found = table.records()
+        return Slice(found[:limit], total, _step_key(found[limit - 1]) if len(found) > limit else None)
+
+    async def launches_of_step(self, key: RunKey, step: int) -> Mapping[str, int]:
+        """See `SpanReader`."""
+        table = await self._clickhouse.select(LAUNCHES_OF_STEP, {**_of(key), "step": step})
+        return {record["launch"]: record["world_size"] for record in table.records()}
+
+    async def step_paths(self, key: RunKey, launch: str, step: int) -> Sequence[PathTotal]:
+        """See `SpanReader`."""
+        table = await self._clickhouse.select(STEP_PATHS, {**_of(key), "step": step, "launch": launch})
+        return [PathTotal(**record) for record in table.records()]
+
+    async def step_spans(self, key: RunKey, launch: str, step: int, rank: int) -> Table:
+        """See `SpanReader`."""
+        return await self._clickhouse.select(STEP_SPANS, {**_of(key), "step": step, "launch": launch, "rank": rank})
+
+    async def step_times(self, key: RunKey, launch: str, *, steps: int, cells: int) -> Sequence[StepTimes]:
+        """See `SpanReader`."""
+        where: dict[str, Value] = {**_of(key), "launch": launch}
+        last_step, world_size = (column[0] for column in (await self._clickhouse.select(STEP_RANGE, where)).columns)
+        wanted = max(1, min(steps, cells // max(1, world_size)))
+        table = await self._clickhouse.select(STEP_TIMES, {**where, "first": max(0, last_step - wanted + 1)})
+        return [StepTimes(*row) for row in zip(*table.columns, strict=True)]
+
+
+_NO_DETAILS: Record = {"spans": 0, "errors": 0, "root_name": "", "root_kind": 0, "root_status": 0, "is_step": 0}
+"""A trace whose index row came before its spans."""
+
+
+def _of(key: RunKey) -> dict[str, Value]:
+    return {"project": key.project, "run": key.run}
+
+
+def _trace_key(record: Record) -> Key:
+    return record["started_ns"], record["trace_hi"], record["trace_lo"]
+
+
+def _step_key(record: Record) -> Key:
+    return record["step_of"], record["launch"]
+
+
+TRACE_KEY = (int, int, int)
+"""Shape of the key of `traces`."""
+
+STEP_KEY = (int, str)
+"""Shape of the key of `steps`."""
