@@ -1,0 +1,53 @@
+"""`rankscope doctor` and `rankscope version`: what is installed, what runs, and whether a run is complete."""
+
+import platform
+from typing import Annotated
+
+import typer
+
+from rankscope._version import __version__
+from rankscope.cli._app import app
+from rankscope.cli._errors import FAILED, OK
+from rankscope.cli._health import completeness_lines, environment_lines, environment_report, holds
+from rankscope.cli._output import say, say_json
+from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder
+from rankscope.up import DataFolder, quoted
+
+
+@app.command("doctor", short_help="What is installed, running, complete.")
+def doctor(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Also check that this run's data is complete.")
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    project: Project = "default",
+    as_json: AsJson = False,
+) -> int:
+    """What is installed and running here; with RUN, whether all its rows arrived. Exit 1 when something does not hold.
+
+    Example: rankscope doctor demo-1
+    """
+    report = environment_report(DataFolder(chosen_folder(home)), url)
+    completeness = None
+    if run:
+        with Source(home, url, project).client() as client:
+            completeness = client.get(f"/runs/{quoted(run)}/completeness", project=project)
+    if as_json:
+        say_json({"environment": report, "completeness": completeness})
+    else:
+        for line in [*environment_lines(report), *completeness_lines(completeness)]:
+            say(line)
+    return OK if holds(report, completeness) else FAILED
+
+
+@app.command("version", short_help="The version of rankscope.")
+def version(as_json: AsJson = False) -> None:
+    """The version of rankscope and of the Python that runs it.
+
+    Example: rankscope version --json
+    """
+    if as_json:
+        say_json({"rankscope": __version__, "python": platform.python_version()})
+        return
+    say(f"rankscope {__version__} (Python {platform.python_version()})")

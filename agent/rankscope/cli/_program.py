@@ -1,0 +1,64 @@
+"""Puts the commands together and turns every way they can end into an exit status and a message."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+import typer
+
+from rankscope.cli import _doctor, _read, _services, _summary, _trace, _up
+from rankscope.cli._app import app
+from rankscope.cli._errors import FAILED, INTERRUPTED, USAGE, WrongCallError, status_of
+from rankscope.cli._output import say_error
+from rankscope.errors import RankscopeError
+
+COMMANDS = (_summary, _up, _read, _trace, _doctor, _services)
+"""The modules whose commands `app` has because they are imported."""
+
+ORDER = ("up", "demo", "query", "trace", "runs", "doctor", "version", *_services.SERVICES)
+"""The order in which help lists the commands."""
+
+UsageError = cast("type[Exception]", typer.BadParameter.__base__)
+"""Typer brings a click of its own since 0.26; in both, the error of a wrong call sits right above BadParameter."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: what follows the program's name; None takes the process's own.
+
+    Returns:
+        The exit status: 0, 1, 2 or 3; 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words or os.environ.get("RANKSCOPE_JSON", "").lower() in {"1", "true", "yes", "on"}
+    app.registered_commands.sort(key=lambda command: ORDER.index(command.name or ""))
+    try:
+        answer: object = app(words, prog_name="rankscope", standalone_mode=False)
+    except BrokenPipeError:
+        _swallow_the_rest()
+        return FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except UsageError as error:
+        say_error(_usage_error(error), as_json=as_json)
+        return USAGE
+    except RankscopeError as error:
+        say_error(error, as_json=as_json)
+        return status_of(error)
+    return answer if isinstance(answer, int) else 0
+
+
+def _usage_error(error: Exception) -> WrongCallError:
+    context = cast("Any", error).ctx
+    hint = f"`{context.command_path} --help` lists what there is" if context else ""
+    return WrongCallError(cast("Any", error).format_message(), hint=hint)
+
+
+def _swallow_the_rest() -> None:
+    """The reader of our output is gone (`| head`): the interpreter's last flush must not complain."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,124 @@
+"""`rankscope query` and `rankscope runs`: rows from the query service, as a table or as JSON."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rankscope.cli._app import app
+from rankscope.cli._errors import QueryRefusedError
+from rankscope.cli._output import duration, plural, say, say_aside, say_json, table
+from rankscope.cli._source import AsJson, Home, Project, Source, Url
+from rankscope.up import Client, Json, RefusedError
+
+RUN_COLUMNS = ("run", "status", "ranks", "steps", "started")
+
+LEADING = ("step", "microstep", "rank", "phase", "role", "name", "kind", "status", "path", "duration", "layer_type")
+"""Columns that come first where rows have them."""
+
+HIDDEN = frozenset(
+    {"time_ns", "start_ns", "trace_id", "span_id", "parent_span_id", "module", "layer_index", "flags", "microstep"}
+    | {"attributes", "metrics", "launch_id", "incarnation", "seq", "idx", "shape", "dtype"}
+)
+"""Columns that only `--json` shows: they make a table too wide to read."""
+
+WIDTH = 12
+
+
+@app.command("query", short_help="Ask in TQL.")
+def query(  # noqa: PLR0913 - one for each option
+    tql: Annotated[str, typer.Argument(metavar="TQL", help="The query; - reads it from stdin.")],
+    run: Annotated[
+        str | None, typer.Option("--run", envvar="RANKSCOPE_RUN_ID", help="Look in this run only.", show_default="all")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    after: Annotated[
+        str | None, typer.Option(help="Where the last page ended: its `next`.", show_default="the first page")
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    project: Project = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Ask in TQL: which tensors, which spans, on which rank, in which step.
+
+    Example: rankscope query 'tensor.nonfinite_count > 0 | first' --json
+    """
+    text = sys.stdin.read().strip() if tql == "-" else tql
+    with Source(home, url, project).client() as client:
+        answer = ask(client, text, project=project, run=run, limit=limit, after=after)
+    if as_json:
+        say_json(answer)
+        return
+    _say_rows(answer)
+
+
+@app.command("runs", short_help="Which runs there are.")
+def runs(
+    limit: Annotated[int, typer.Option(min=1, help="Runs to show.")] = 20,
+    home: Home = None,
+    url: Url = None,
+    project: Project = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Which runs there are, the latest first.
+
+    Example: rankscope runs --json
+    """
+    with Source(home, url, project).client() as client:
+        answer = client.get("/runs", project=project, limit=limit)
+    if as_json:
+        say_json(answer)
+        return
+    _say_rows(answer)
+
+
+def ask(
+    client: Client,
+    text: str,
+    *,
+    project: str,
+    run: str | None = None,
+    limit: int | None = None,
+    after: str | None = None,
+) -> Json:
+    """The answer to a TQL query.
+
+    Raises:
+        QueryRefusedError: the text cannot be read or meant, or its run is unknown.
+        UnreachableError: the query service did not answer.
+    """
+    body = {"query": text, "run": run, "limit": limit, "after": after}
+    try:
+        return client.post("/tql", body, project=project)
+    except RefusedError as refused:
+        raise QueryRefusedError(refused, text) from refused
+
+
+def _say_rows(answer: Json) -> None:
+    rows: Sequence[Mapping[str, Any]] = answer["items"]
+    shown = [_readable(row) for row in rows]
+    for line in table(shown, _columns(shown)) if shown else ["no rows"]:
+        say(line)
+    for warning in answer.get("warnings") or []:
+        say_aside(f"warning: {warning}")
+    if answer.get("truncated"):
+        say_aside(f"{plural(len(rows), 'row')} of {answer['total']}; the next page: --after {answer['next']}")
+
+
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Durations in the unit that reads best, under their name without `_ns`."""
+    readable: dict[str, Any] = {}
+    for name, value in row.items():
+        if name.endswith("duration_ns"):
+            readable[name.removesuffix("_ns")] = duration(value)
+        elif name not in HIDDEN and value is not None:
+            readable[name] = value
+    return readable
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    leading = [name for name in LEADING if name in names]
+    return (leading + [name for name in names if name not in leading])[:WIDTH]

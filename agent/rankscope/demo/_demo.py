@@ -1,0 +1,120 @@
+"""The demo from start to end: a server, a training, a finding, and the commands with which to go on."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rankscope import _discovery
+from rankscope._discovery import Discovery
+from rankscope._version import __version__
+from rankscope.demo._findings import FIRST_NONFINITE, Findings, findings_of, first_nonfinite, wait_until_visible
+from rankscope.demo._options import RANKS, DemoOptions, Say
+from rankscope.demo._training import Training, new_run_id, require_torch
+from rankscope.up import Client, DataFolder, running_server
+
+
+def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
+    """Run one demo; what it started is gone when this returns, and the data stays in the folder.
+
+    Raises:
+        FolderHeldError: another process holds the data folder without serving it.
+        IncompleteError: rows did not arrive.
+        MissingExtraError: torch or the embedded store is not installed.
+        PartFailedError: the server did not start.
+        TrainingFailedError: the training did not finish.
+    """
+    require_torch()
+    with terminated_by_signal(), _server(folder, say) as server:
+        client = Client(server.query)
+        run = new_run_id(options)
+        injected = _train(run, options, folder=folder, server=server, say=say)
+        findings = _find(client, run, say)
+        _write_json(options.json_path, {"run": run, "injected": injected, "found": findings.found})
+        _say_next(server, run, say)
+        if options.stays and sys.stdout.isatty():
+            say("Ctrl-C to stop")
+            _wait_for_interrupt()
+
+
+@contextlib.contextmanager
+def terminated_by_signal() -> Generator[None]:
+    """SIGTERM and SIGHUP end the block as Ctrl-C does, so that what it started is put away."""
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _server(folder: DataFolder, say: Say) -> Generator[Discovery]:
+    """The server that runs over the folder already, or one for as long as the demo takes."""
+    running = _discovery.read(folder.path)
+    if running:
+        say(f"using the server that runs here: process {running.pid}, {running.query}")
+        yield running
+        return
+    environment = {**os.environ, "RANKSCOPE_HOME": str(folder.path)}
+    say(f"rankscope {__version__}   data {folder.path}")
+    with running_server(folder, [], environment=environment) as server:
+        say(f"query    {server.query}\ngateway  {server.gateway}")
+        yield server
+
+
+def _train(run: str, options: DemoOptions, *, folder: DataFolder, server: Discovery, say: Say) -> Any:
+    say(f"training {RANKS} ranks for {options.steps} steps, run {run}")
+    with tempfile.TemporaryDirectory(prefix="rankscope-demo-") as scratch:
+        injected = Path(scratch) / "injected.json"
+        Training(run, options, folder, server, injected).finish(say)
+        return json.loads(injected.read_text("utf-8"))
+
+
+def _find(client: Client, run: str, say: Say) -> Findings:
+    stored = wait_until_visible(client, run)
+    say(f"all {_stored_rows(stored):,} rows of the run are in the store; asking them")
+    findings = findings_of(client, run)
+    findings.tell(say)
+    row = first_nonfinite(client, run)
+    if row:
+        say(f"  TQL `{FIRST_NONFINITE}`: {row['role']} {row['name']}, rank {row['rank']}, step {row['step']}")
+    return findings
+
+
+def _stored_rows(completeness: dict[str, Any]) -> int:
+    return sum(int(section["stored"]) for section in completeness["sections"])
+
+
+def _say_next(server: Discovery, run: str, say: Say) -> None:
+    say(f"API      {server.query}/api/v1/runs/{run}")
+    say(f"ask      rankscope trace {run}")
+    say(f"         rankscope query '{FIRST_NONFINITE}' --run {run}")
+    say(f"""         rankscope query 'span.phase == "input" and span.duration > 100ms | count() by rank' --run {run}""")
+
+
+def _write_json(path: Path | None, document: dict[str, Any]) -> None:
+    if path is None:
+        return
+    text = json.dumps(document, indent=2) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def _wait_for_interrupt() -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,121 @@
+"""What the store says about a run: asked after it ended, by query alone, with no knowledge of the faults."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankscope.demo._options import Say
+from rankscope.up import Client, Json, RefusedError, UpError, quoted
+
+PROJECT = "default"
+VISIBLE_ALLOWANCE_S = 60.0
+INTERVAL_S = 0.2
+
+TENSORS_TOLD = 4
+
+FIRST_NONFINITE = "tensor.nonfinite_count > 0 | first"
+
+Found = dict[str, dict[str, Any] | None]
+"""`straggler` {rank, since_step, phase} and `nonfinite` {rank, step, layer}, each null when there is none."""
+
+
+class IncompleteError(UpError):
+    """Rows that were emitted are not in the store."""
+
+    code = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The answer of `GET /runs/{run}/findings`."""
+
+    answer: Json
+
+    @property
+    def found(self) -> Found:
+        """The finding in the form that `demo --json` writes."""
+        return {
+            "straggler": _only(self.answer.get("straggler"), "rank", "since_step", "phase"),
+            "nonfinite": _only(self.answer.get("nonfinite"), "rank", "step", "layer"),
+        }
+
+    def tell(self, say: Say) -> None:
+        """The findings as sentences."""
+        straggler, nonfinite = self.answer.get("straggler"), self.answer.get("nonfinite")
+        if straggler:
+            say(straggler_sentence(straggler))
+        if nonfinite:
+            for line in nonfinite_sentences(nonfinite):
+                say(line)
+        if not straggler and not nonfinite:
+            say("nothing found: no rank held the others up, and every value was finite")
+
+
+def wait_until_visible(client: Client, run: str) -> Json:
+    """Return the run's completeness once every emitted row is in the store.
+
+    Raises:
+        IncompleteError: rows are still missing after a minute.
+    """
+    deadline = time.monotonic() + VISIBLE_ALLOWANCE_S
+    while True:
+        answer = _completeness(client, run)
+        if answer and answer["complete"]:
+            return answer
+        if time.monotonic() > deadline:
+            raise IncompleteError(
+                f"after {VISIBLE_ALLOWANCE_S:g} s not all rows of run {run!r} are in the store: {answer}",
+                hint=f"ask again with `rankscope doctor {run}`",
+            )
+        time.sleep(INTERVAL_S)
+
+
+def findings_of(client: Client, run: str) -> Findings:
+    """What the service finds in the run."""
+    return Findings(client.get(f"/runs/{quoted(run)}/findings", project=PROJECT))
+
+
+def first_nonfinite(client: Client, run: str) -> Mapping[str, Any] | None:
+    """The first row with a non-finite value, by TQL."""
+    rows = client.post("/tql", {"query": FIRST_NONFINITE, "run": run}, project=PROJECT)["items"]
+    return rows[0] if rows else None
+
+
+def straggler_sentence(straggler: Mapping[str, Any]) -> str:
+    """Which rank made the others wait, since when, in what, by how much."""
+    lost_ms = int(straggler["lost_ns_per_step"]) / 1e6
+    return (
+        f"rank {straggler['rank']} made the others wait since step {straggler['since_step']}, "
+        f"in its {straggler['phase']} phase: {lost_ms:.0f} ms of each step"
+        f"{_share_words(straggler.get('share'))}"
+    )
+
+
+def nonfinite_sentences(nonfinite: Mapping[str, Any]) -> list[str]:
+    """Where the first non-finite value appeared, then in which tensors."""
+    place = f"rank {nonfinite['rank']}, step {nonfinite['step']}, layer {nonfinite['layer']}"
+    tensors: Sequence[Mapping[str, Any]] = nonfinite.get("tensors") or ()
+    later = [f"  then in {_tensor_words(tensor)}" for tensor in tensors[:TENSORS_TOLD]]
+    return [f"the first non-finite value appeared on {place}", *later]
+
+
+def _completeness(client: Client, run: str) -> Json | None:
+    try:
+        return client.get(f"/runs/{quoted(run)}/completeness", project=PROJECT)
+    except RefusedError as refused:
+        if refused.status == 404:
+            return None  # its first batch is not written yet
+        raise
+
+
+def _only(answer: Mapping[str, Any] | None, *names: str) -> dict[str, Any] | None:
+    return {name: answer[name] for name in names} if answer else None
+
+
+def _share_words(share: object) -> str:
+    return f", {float(str(share)):.0%} of it" if share is not None else ""
+
+
+def _tensor_words(tensor: Mapping[str, Any]) -> str:
+    return f"{tensor['role']} {tensor['name']} of rank {tensor['rank']}"

@@ -1,0 +1,39 @@
+"""The embedded server: every tier on loopback, under one data folder, started and stopped as one thing.
+
+`LocalServer` runs a broker, a gateway, a writer and the query service; `reading` opens the same folder without
+them when nothing runs; `Client` speaks to whichever answers.
+"""
+
+from rankscope.up._background import end, running_server, start_detached
+from rankscope.up._client import Client, Json, RefusedError, UnreachableError, quoted
+from rankscope.up._errors import FolderHeldError, MissingExtraError, PartFailedError, UpError
+from rankscope.up._folder import DataFolder, Holder
+from rankscope.up._parts import tethered
+from rankscope.up._reading import NothingKeptError, reading
+from rankscope.up._server import Endpoints, LocalServer, Ports
+from rankscope.up._services import load_command, load_service
+
+__all__ = [
+    "Client",
+    "DataFolder",
+    "Endpoints",
+    "FolderHeldError",
+    "Holder",
+    "Json",
+    "LocalServer",
+    "MissingExtraError",
+    "NothingKeptError",
+    "PartFailedError",
+    "Ports",
+    "RefusedError",
+    "UnreachableError",
+    "UpError",
+    "end",
+    "load_command",
+    "load_service",
+    "quoted",
+    "reading",
+    "running_server",
+    "start_detached",
+    "tethered",
+]

@@ -1,0 +1,141 @@
+"""Speaks HTTP to a query service with the standard library alone: the base install brings no HTTP client."""
+
+import ipaddress
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, cast
+
+from rankscope.up._errors import UpError
+
+Json = dict[str, Any]
+"""A decoded JSON object as the service sent it."""
+
+Parameter = str | int | None
+
+API = "/api/v1"
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class UnreachableError(UpError):
+    """Nothing answered at the address, or not in time, or not with JSON."""
+
+    code = "unreachable"
+
+
+class RefusedError(UpError):
+    """The service answered with an error.
+
+    Attributes:
+        status: the HTTP status.
+        error: the answer: code, message, hint, position, expected.
+    """
+
+    def __init__(self, status: int, error: Json) -> None:
+        super().__init__(str(error.get("message") or f"HTTP {status}"), hint=str(error.get("hint") or ""))
+        self.status = status
+        self.error = error
+        self.code = str(error.get("code") or "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One query service.
+
+    Attributes:
+        url: `http://host:port`, without a path.
+        timeout_s: how long one answer may take.
+    """
+
+    url: str
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    def get(self, path: str, **parameters: Parameter) -> Json:
+        """`GET /api/v1<path>`; parameters that are None are left out.
+
+        Raises:
+            RefusedError: the service answered with an error.
+            UnreachableError: it did not answer.
+        """
+        given = {name: value for name, value in parameters.items() if value is not None}
+        query = f"?{urllib.parse.urlencode(given)}" if given else ""
+        return self._ask(urllib.request.Request(f"{self._root}{path}{query}"))  # noqa: S310 - the user names the server
+
+    def post(self, path: str, body: Mapping[str, object], **parameters: Parameter) -> Json:
+        """`POST /api/v1<path>` with a JSON body.
+
+        Raises:
+            RefusedError: the service answered with an error.
+            UnreachableError: it did not answer.
+        """
+        given = {name: value for name, value in parameters.items() if value is not None}
+        query = f"?{urllib.parse.urlencode(given)}" if given else ""
+        headers = {"Content-Type": "application/json"}
+        data = json.dumps(body).encode()
+        return self._ask(urllib.request.Request(f"{self._root}{path}{query}", data=data, headers=headers))  # noqa: S310 - as above
+
+    @property
+    def _root(self) -> str:
+        return f"{self.url.rstrip('/')}{API}"
+
+    def _ask(self, request: urllib.request.Request) -> Json:
+        try:
+            with _opener(self.url).open(request, timeout=self.timeout_s) as answer:
+                return _decoded(answer.read(), self.url)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RefusedError(error.code, _error_in(error.read(), error.code)) from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise _unreachable(self.url, error, self.timeout_s) from error
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL's host is this machine."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def quoted(part: str) -> str:
+    """One path segment, whatever characters a run's id has."""
+    return urllib.parse.quote(part, safe="")
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    # A cluster's http_proxy must not see, or swallow, what stays on this machine.
+    proxies = urllib.request.ProxyHandler({}) if is_loopback(url) else urllib.request.ProxyHandler()
+    return urllib.request.build_opener(proxies)
+
+
+def _decoded(body: bytes, url: str) -> Json:
+    answer: object = json.loads(body)
+    if not isinstance(answer, dict):
+        raise UnreachableError(f"{url} did not answer with a JSON object: is it a rankscope query service?")
+    return cast("Json", answer)
+
+
+def _error_in(body: bytes, status: int) -> Json:
+    try:
+        answer: object = json.loads(body)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict):
+        return cast("Json", answer)
+    return {"code": "not_found" if status == 404 else "refused", "message": f"the server answered HTTP {status}"}
+
+
+def _unreachable(url: str, error: Exception, timeout_s: float) -> UnreachableError:
+    if isinstance(error, urllib.error.URLError):
+        error = error.reason if isinstance(error.reason, Exception) else error
+    slow = isinstance(error, TimeoutError)
+    what = f"did not answer within {timeout_s:g} s" if slow else f"is not reachable ({error})"
+    return UnreachableError(
+        f"the query service at {url} {what}",
+        hint="is `rankscope up` running, and is --url or RANKSCOPE_URL right?",
+    )

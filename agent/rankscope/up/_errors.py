@@ -1,0 +1,63 @@
+"""What can go wrong while starting or running the embedded server.
+
+    UpError
+    ├── FolderHeldError      another process owns the data folder
+    ├── MissingExtraError    a package that this command needs is not installed
+    └── PartFailedError      one part did not start, or ended by itself
+
+Each carries a code word for JSON and, where there is one, a hint: what to do now.
+"""
+
+from pathlib import Path
+
+from rankscope.errors import RankscopeError
+
+
+class UpError(RankscopeError):
+    """The embedded server cannot do what was asked.
+
+    Attributes:
+        code: one word for programs, the same in every release.
+        hint: what to do now, or "".
+    """
+
+    code = "failed"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class FolderHeldError(UpError):
+    """Another process holds the data folder: chDB allows one process per folder."""
+
+    code = "folder_held"
+
+    def __init__(self, folder: Path, *, pid: int | None, command: str) -> None:
+        who = f"process {pid} ({command})" if pid else "a process that did not write its id"
+        super().__init__(
+            f"the data folder {folder} is held by another process: {who}",
+            hint="stop that process, or name another folder with --home or RANKSCOPE_HOME",
+        )
+        self.pid = pid
+
+
+class MissingExtraError(UpError):
+    """A command needs packages that the base install does not bring."""
+
+    code = "missing_extra"
+
+    def __init__(self, what: str, *, extra: str, missing: str) -> None:
+        super().__init__(f"`{what}` needs the package {missing!r}: pip install 'rankscope[{extra}]'")
+        self.extra = extra
+
+
+class PartFailedError(UpError):
+    """One part of the server did not start, or ended although nobody asked it to."""
+
+    code = "part_failed"
+
+    def __init__(self, part: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{part} failed: {reason}", hint=hint)
+        self.part = part

@@ -1,0 +1,262 @@
+"""One server on loopback: broker, writer, query service and gateway over one data folder.
+
+It promises: ready means that all four answer; when one part fails, the others are stopped and the failure names
+the part and its reason; on every way out nothing is left running. Parts stop in the order in which data flows
+(the gateway stops accepting, the writer drains and commits, then the readers' service, then the broker), so an
+orderly end leaves nothing in the broker that is not in the store.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope import _discovery
+from rankscope._version import __version__
+from rankscope.up._errors import PartFailedError
+from rankscope.up._folder import DataFolder
+from rankscope.up._parts import ChildPart, Part, TaskPart
+from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, next_free
+from rankscope.up._probes import broker_answers, http_ready, listens
+from rankscope.up._services import load_service
+
+logger = logging.getLogger(__name__)
+
+BROKER_ALLOWANCE_S = 10.0
+GATEWAY_ALLOWANCE_S = 10.0
+QUERY_ALLOWANCE_S = 5.0
+WRITER_ALLOWANCE_S = 60.0
+"""The writer commits what the broker holds; after this the rest stays in the broker's file for the next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports asked for; 0 takes any free one."""
+
+    query: int = QUERY_PORT
+    gateway: int = GATEWAY_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """A running server.
+
+    Attributes:
+        query: the query service's URL.
+        gateway: host:port for gRPC.
+        home: the data folder.
+        pid: the process to stop.
+        moved: one sentence for each usual port that something else had.
+    """
+
+    query: str
+    gateway: str
+    home: str
+    pid: int
+    version: str
+    moved: tuple[str, ...]
+
+
+class LocalServer:
+    """The embedded server over one data folder.
+
+    Args:
+        folder: where data lies.
+        ports: which ports to listen on, or the next free ones.
+        environment: settings for the parts under their environment names.
+    """
+
+    def __init__(self, folder: DataFolder, *, ports: Ports, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._wanted = ports
+        self._environment = environment
+
+    async def run(self, stop: asyncio.Event, *, on_ready: Callable[[Endpoints], None]) -> None:
+        """Serve until `stop` is set, then put everything away.
+
+        Args:
+            stop: set it to end in order.
+            on_ready: called once, when every part answers.
+
+        Raises:
+            FolderHeldError: another process holds the data folder.
+            MissingExtraError: the packages of a part are not installed.
+            PartFailedError: a part did not start, or ended by itself.
+        """
+        self._folder.prepare()
+        with ExitStack() as resources:
+            resources.enter_context(self._folder.held())
+            sockets = resources.enter_context(self._folder.socket_folder())
+            resources.enter_context(working_in(self._folder.store))
+            ports = _free_ports(self._wanted)
+            parts = self._parts(sockets, ports)
+            endpoints = self._endpoints(ports)
+            try:
+                await _start(parts, stop)
+                if not stop.is_set():
+                    self._announce(endpoints)
+                    on_ready(endpoints)
+                await _watch(parts, stop)
+            finally:
+                _discovery.remove(self._folder.path)
+                await _stop(parts)
+
+    def _parts(self, sockets: Path, ports: Ports) -> "Parts":
+        socket = sockets / "broker.sock"
+        settings = self._settings(socket, ports)
+        return Parts(
+            broker=TaskPart(
+                "broker",
+                load_service("broker"),
+                settings=settings,
+                answers=lambda: broker_answers(socket),
+                allowance_s=BROKER_ALLOWANCE_S,
+            ),
+            writer=TaskPart(
+                "writer",
+                load_service("writer"),
+                settings=settings,
+                answers=lambda: http_ready(ports.query),
+                allowance_s=WRITER_ALLOWANCE_S,
+            ),
+            query=TaskPart(
+                "query-service",
+                load_service("query-service"),
+                settings=settings,
+                answers=lambda: http_ready(ports.query),
+                allowance_s=QUERY_ALLOWANCE_S,
+            ),
+            gateway=ChildPart(
+                "gateway",
+                environment={**os.environ, **settings},
+                log=self._folder.log("gateway"),
+                answers=lambda: listens(ports.gateway),
+                allowance_s=GATEWAY_ALLOWANCE_S,
+            ),
+        )
+
+    def _settings(self, socket: Path, ports: Ports) -> dict[str, str]:
+        given = {name: value for name, value in self._environment.items() if name.startswith("RANKSCOPE_")}
+        return given | {
+            "RANKSCOPE_HOME": str(self._folder.path),
+            "RANKSCOPE_REDIS_URL": f"unix://{socket}",
+            "RANKSCOPE_CLICKHOUSE_URL": f"chdb://{self._folder.store}",
+            "RANKSCOPE_BROKER_FOLDER": str(self._folder.broker),
+            "RANKSCOPE_GATEWAY_LISTEN": f"127.0.0.1:{ports.gateway}",
+            "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{ports.query}",
+            "RANKSCOPE_MIGRATE": "1",
+        }
+
+    def _endpoints(self, ports: Ports) -> Endpoints:
+        return Endpoints(
+            query=f"http://127.0.0.1:{ports.query}",
+            gateway=f"127.0.0.1:{ports.gateway}",
+            home=str(self._folder.path),
+            pid=os.getpid(),
+            version=__version__,
+            moved=tuple(_moved(self._wanted, ports)),
+        )
+
+    def _announce(self, endpoints: Endpoints) -> None:
+        found = _discovery.Discovery(
+            gateway=endpoints.gateway,
+            query=endpoints.query,
+            pid=endpoints.pid,
+            token=secrets.token_hex(16),
+            version=endpoints.version,
+        )
+        _discovery.write(self._folder.path, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The four parts, and the two orders in which they come and go."""
+
+    broker: Part
+    writer: Part
+    query: Part
+    gateway: Part
+
+    @property
+    def waves(self) -> tuple[Sequence[Part], ...]:
+        """Each wave needs the one before it to be ready."""
+        return (self.broker,), (self.gateway, self.writer, self.query)
+
+    @property
+    def stopping(self) -> tuple[Part, ...]:
+        """From the one that accepts data to the one that holds it."""
+        return self.gateway, self.writer, self.query, self.broker
+
+
+@contextmanager
+def working_in(folder: Path) -> Generator[None]:
+    """Work inside `folder` for a while: chDB writes a cache folder where its process runs."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+async def _start(parts: Parts, stop: asyncio.Event) -> None:
+    """Start wave by wave; returns early when `stop` is set."""
+    started: list[Part] = []
+    for wave in parts.waves:
+        for part in wave:
+            await part.start()
+        started += wave
+        ready = asyncio.gather(*(part.ready() for part in wave))
+        await _first_of(ready, _failure_of(started), stop.wait())
+        if stop.is_set():
+            return
+
+
+async def _watch(parts: Parts, stop: asyncio.Event) -> None:
+    """Return when `stop` is set; raise when a part ends before."""
+    await _first_of(_failure_of([part for wave in parts.waves for part in wave]), stop.wait())
+
+
+async def _failure_of(parts: Sequence[Part]) -> None:
+    """Raise PartFailedError at the first part's end."""
+
+    async def end_of(part: Part) -> None:
+        raise PartFailedError(part.name, await part.ended())
+
+    await asyncio.gather(*(end_of(part) for part in parts))
+
+
+async def _first_of(*awaitables: Awaitable[object]) -> None:
+    """Wait for the first of them and raise its error; the others are cancelled."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _stop(parts: Parts) -> None:
+    """Stop all, one after another, in the order data flows."""
+    for part in parts.stopping:
+        logger.info("stopping", extra={"part": part.name})
+        await part.stop()
+
+
+def _free_ports(wanted: Ports) -> Ports:
+    query = next_free(wanted.query)
+    return Ports(query=query, gateway=next_free(wanted.gateway, taken=(query,)))
+
+
+def _moved(wanted: Ports, got: Ports) -> Iterator[str]:
+    pairs = (("query service", wanted.query, got.query), ("gateway", wanted.gateway, got.gateway))
+    for part, asked, taken in pairs:
+        if asked not in (0, taken):
+            yield f"port {asked} is busy: the {part} listens on {taken}"
