@@ -1,0 +1,5 @@
+"""The root of the SDK's exceptions, in a module of its own so that every part can derive from it without a cycle."""
+
+
+class RankscopeError(Exception):
+    """Root of every error the SDK raises on purpose."""

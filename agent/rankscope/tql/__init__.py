@@ -1,0 +1,26 @@
+"""TQL, the query language over spans and tensor statistics: text to tree, tree to text, tree checked against the fields.
+
+>>> from rankscope import tql
+>>> tql.format(tql.parse("tensor.nan_count>0 && rank in [0,1]"))
+'tensor.nan_count > 0 and rank in [0, 1]'
+"""
+
+from rankscope.tql.check import check
+from rankscope.tql.checked import Checked
+from rankscope.tql.errors import Place, TqlError, TqlSyntaxError, TqlTypeError, TqlUnsupported
+from rankscope.tql.formatting import format_query as format  # noqa: A004 -- always read as tql.format
+from rankscope.tql.nodes import Query
+from rankscope.tql.parse import parse
+
+__all__ = [
+    "Checked",
+    "Place",
+    "Query",
+    "TqlError",
+    "TqlSyntaxError",
+    "TqlTypeError",
+    "TqlUnsupported",
+    "check",
+    "format",
+    "parse",
+]

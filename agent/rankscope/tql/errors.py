@@ -1,0 +1,100 @@
+"""Errors of a query: they say where in the text, what was expected, and what to write instead.
+
+RankscopeError > TqlError > TqlSyntaxError   the text is not a query, or is beyond a limit
+                          > TqlTypeError     a query, but its fields, types, units or ranges do not fit
+                          > TqlUnsupported   part of the language, not answered by this version
+"""
+
+from dataclasses import dataclass
+
+from rankscope._root_error import RankscopeError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of the query's text.
+
+    Attributes:
+        start: Offset of its first character, 0-based, in code points.
+        end: Offset after its last character.
+        line: Line of the first character, 1-based.
+        column: Column of the first character in its line, 1-based, in code points.
+    """
+
+    start: int = 0
+    end: int = 0
+    line: int = 1
+    column: int = 1
+
+    @property
+    def length(self) -> int:
+        """Number of characters, at least 1: a caret needs something to stand under."""
+        return max(1, self.end - self.start)
+
+    def until(self, other: "Place") -> "Place":
+        """From the start of this one to the end of the other."""
+        return Place(self.start, max(self.end, other.end), self.line, self.column)
+
+
+NOWHERE = Place()
+"""The place of a node that was built by hand."""
+
+
+class TqlError(RankscopeError):
+    """A query that cannot be answered.
+
+    Attributes:
+        code: Stable word for programs, such as `unknown_field`.
+        message: What is wrong, with the value it is about.
+        line: Line of the place, 1-based.
+        column: Column of the place, 1-based, in code points.
+        length: Length of the place in code points, at least 1.
+        expected: What could stand there, in words; may be empty.
+        hint: What to write instead; may be empty.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, place: Place = NOWHERE, expected: tuple[str, ...] = (), hint: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.line = place.line
+        self.column = place.column
+        self.length = place.length
+        self.expected = expected
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Message, place and hint in one line; `render` shows it under the text."""
+        where = f"{self.message} (line {self.line}, column {self.column})"
+        return f"{where}; {self.hint}" if self.hint else where
+
+    def render(self, text: str) -> str:
+        """The error under the line of the query that it is about, with a caret.
+
+        Args:
+            text: The query as it was given.
+        """
+        lines = text.split("\n")
+        shown = lines[self.line - 1] if self.line <= len(lines) else ""
+        before = "".join(letter if letter == "\t" else " " for letter in shown[: self.column - 1])
+        carets = "^" * max(1, min(self.length, len(shown) - self.column + 1))
+        parts = [self.message, f"  {shown}", f"  {before}{carets}"]
+        if self.expected:
+            parts.append(f"expected: {', '.join(self.expected)}")
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class TqlSyntaxError(TqlError):
+    """The text is not a query, or is beyond a limit on its size."""
+
+
+class TqlTypeError(TqlError):
+    """A query whose fields, types, units or ranges do not fit."""
+
+
+class TqlUnsupported(TqlError):
+    """Part of the language, but not answered by this version."""

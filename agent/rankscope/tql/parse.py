@@ -1,0 +1,193 @@
+"""Text to syntax tree. Promises: any text gives a tree or a `TqlSyntaxError` that points; none recurses deeply.
+
+lark and the grammar are loaded by the first call, so that importing `rankscope` costs nothing.
+"""
+
+import difflib
+import functools
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from rankscope.tql.errors import NOWHERE, Place, TqlSyntaxError
+from rankscope.tql.nodes import Query
+from rankscope.tql.words import MAX_BYTES, MAX_DEPTH, MAX_NODES
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+_NO_NODE = {
+    *("relation_operator", "set_operator", "comparison_operator", "match_operator", "question"),
+    *("sum_operator", "product_operator", "direction", "aggregates", "by"),
+}
+"""Rules that become a part of a node and are none themselves."""
+
+_COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
+_RELATIONS = {">", ">>", "<", "<<", "~", "!>", "!>>"}
+_ARITHMETIC = {"+", "-", "*", "/", "%"}
+_IN_WORDS = {
+    "NAME": "a field",
+    "PATH": "a field",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "$END": "the end of the query",
+    "AND": "and",
+    "OR": "or",
+    "STEPS": "steps",
+    "FIRST": "first",
+    "LAST": "last",
+}
+_VALUE_START = {"true", "false", "a field", "a number", "a string"}
+_TESTS = {"exists", "missing", "isnan", "isinf", "isfinite"}
+_INSTEAD = {
+    "=": "write == to compare",
+    "<>": "write != for unequal",
+    "===": "write == to compare",
+    "&": "write and",
+    ";": "a query is one line of stages joined by |",
+}
+
+
+def parse(text: str) -> Query:
+    """The syntax tree of a query.
+
+    Args:
+        text: At most 8 KiB of UTF-8.
+
+    Raises:
+        TqlSyntaxError: It is not a query, or it is longer, larger or deeper than allowed.
+    """
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+    from rankscope.tql.build import Builder
+
+    _check_text(text)
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedToken as error:
+        raise _unexpected_token(text, error) from error
+    except UnexpectedCharacters as error:
+        raise _unexpected_character(text, error) from error
+    _check_size(tree)
+    return _built(Builder(), tree)
+
+
+@functools.cache
+def _parser() -> "Lark":
+    from lark import Lark
+
+    grammar = files("rankscope.tql").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=False)
+
+
+def _built(builder: Any, tree: "Tree[Token]") -> Query:
+    """What the builder makes of a tree; its own errors come through as they are."""
+    from lark.exceptions import VisitError
+
+    try:
+        return builder.transform(tree)
+    except VisitError as error:
+        if isinstance(error.orig_exc, TqlSyntaxError):
+            raise error.orig_exc from None
+        raise
+
+
+def _check_text(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        place = place_at(text, error.start)
+        message = f"the text holds U+{ord(text[error.start]):04X}, half of a surrogate pair"
+        raise TqlSyntaxError("not_unicode", message, place=place) from error
+    if size > MAX_BYTES:
+        message = f"the query is {size} bytes long, the limit is {MAX_BYTES}"
+        raise TqlSyntaxError("text_too_long", message, place=NOWHERE)
+
+
+def place_at(text: str, start: int, *, length: int = 1) -> Place:
+    """The place of `length` characters from offset `start` of the text."""
+    line = text.count("\n", 0, start) + 1
+    return Place(start, start + length, line, start - (text.rfind("\n", 0, start) + 1) + 1)
+
+
+def _check_size(tree: "Tree[Token]") -> None:
+    """Refuse what is too large, without recursion: this runs before anything that recurses."""
+    from lark import Tree
+
+    from rankscope.tql.build import place_of
+
+    count, waiting = 0, [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        count += node.data not in _NO_NODE
+        if depth > MAX_DEPTH:
+            message = f"the query is nested deeper than {MAX_DEPTH} levels"
+            raise TqlSyntaxError("too_deep", message, place=place_of(node.meta))
+        waiting += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
+    if count > MAX_NODES:
+        message = f"the query has {count} nodes, the limit is {MAX_NODES}"
+        raise TqlSyntaxError("too_many_nodes", message, place=place_of(tree.meta))
+
+
+def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
+    token = error.token
+    expected = _in_words(error.accepts or error.expected)
+    if token.type == "$END":
+        place = place_at(text, len(text.rstrip()))
+        return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected)
+    place = place_at(text, token.start_pos or 0, length=len(token))
+    hint = _hint(str(token), expected, chained=_is_chained(error))
+    return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
+
+
+def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntaxError:
+    start = error.pos_in_stream or 0
+    letter = text[start]
+    expected = _in_words(error.allowed or set())
+    if letter in "\"'":
+        place = place_at(text, start, length=len(text) - start)
+        return TqlSyntaxError("open_string", "the string is not closed", place=place, expected=(letter,))
+    wrong = next((word for word in ("===", "<>", letter) if text.startswith(word, start)), letter)
+    place = place_at(text, start, length=len(wrong))
+    hint = _INSTEAD.get(wrong, "")
+    return TqlSyntaxError("unexpected", f"{wrong} does not fit here", place=place, expected=expected, hint=hint)
+
+
+def _is_chained(error: "UnexpectedToken") -> bool:
+    """Whether a structural operator lies open with only a value behind it, as in `0 < rank < 8`."""
+    parser: Any = error.interactive_parser
+    if parser is None:
+        return False
+    kinds = [getattr(item, "data", None) for item in parser.parser_state.value_stack]
+    return "relation_operator" in kinds[-3:]
+
+
+def _hint(found: str, expected: tuple[str, ...], *, chained: bool) -> str:
+    if chained:
+        return "a comparison joins two values; for an interval write x in 1..7"
+    words = [word for word in expected if word.isalpha()]
+    near = difflib.get_close_matches(found.lower(), words, n=1, cutoff=0.7)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _in_words(terminals: set[str]) -> tuple[str, ...]:
+    """What could have stood there, as a person would say it, the shortest list that is true."""
+    words = {_spelled(terminal) for terminal in terminals}
+    if "==" in words:
+        words = words - _COMPARISONS | {"a comparison"}
+    if ">>" in words:
+        words = words - _RELATIONS | {"a structural operator"}
+    if words >= _VALUE_START:
+        words = words - _VALUE_START - {"-"} | {"a value"}
+    if words >= _TESTS:
+        words = words - _TESTS - {"not", "!", "(", "a value"} | {"a predicate"}
+    if words >= _ARITHMETIC:
+        words = words - _ARITHMETIC | {"arithmetic"}
+    return tuple(sorted(words, key=lambda word: (not word.startswith("a "), word)))
+
+
+def _spelled(terminal: str) -> str:
+    if terminal in _IN_WORDS:
+        return _IN_WORDS[terminal]
+    definitions = {definition.name: definition.pattern.value for definition in _parser().terminals}
+    return definitions.get(terminal, terminal)

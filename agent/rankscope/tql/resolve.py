@@ -1,0 +1,102 @@
+"""From names to fields: which entity a query is about, and what each name of it stands for."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from rankscope.tql import nodes
+from rankscope.tql.checked import Key, Operand
+from rankscope.tql.errors import TqlTypeError, TqlUnsupported
+from rankscope.tql.fields import FIELDS, LATER, MAPS, SCOPES, Entity, Type, nearest, scope_entity
+from rankscope.tql.formatting import field_text
+
+JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
+"""Fields on which rows of two entities of one predicate agree: a condition on them holds of both."""
+
+
+def fields_in(node: object) -> Iterator[nodes.FieldRef]:
+    """Every field under a node, in the order of the text."""
+    if isinstance(node, nodes.FieldRef):
+        yield node
+    elif isinstance(node, tuple):
+        for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
+            yield from fields_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
+    elif isinstance(node, nodes.Node):
+        for attribute in dataclasses.fields(node):
+            yield from fields_in(getattr(node, attribute.name))
+
+
+def entities_in(node: object) -> tuple[Entity, ...]:
+    """The entities that a part of the query names, each once, in the order of the text."""
+    found = (scope_entity(field.scope) for field in fields_in(node) if field.name not in FIELDS or field.scope)
+    return tuple(dict.fromkeys(entity for entity in found if entity is not None))
+
+
+def entity_of(query: nodes.Query) -> Entity:
+    """What the rows of the query are: the entity that its selection names first.
+
+    Raises:
+        TqlTypeError: Nothing in the query says whether it is about tensors, spans or something else.
+    """
+    for field in fields_in(query.selection):
+        refuse_unknown(field)
+    named = entities_in(query.selection) or entities_in(query.stages)
+    if not named:
+        hint = "add exists(tensor.name) for statistics, or exists(span.name) for spans"
+        message = "nothing says what the rows are: every field here belongs to all kinds of rows"
+        expected = tuple(f"a field of {entity}." for entity in Entity)
+        raise TqlTypeError("no_entity", message, place=query.selection.place, expected=expected, hint=hint)
+    return named[0]
+
+
+def refuse_unknown(field: nodes.FieldRef) -> None:
+    """Raise unless the name is a field of some entity.
+
+    Raises:
+        TqlUnsupported: The language has it, this version does not answer it.
+        TqlTypeError: There is no such field; the nearest one is the hint.
+    """
+    if field.name in FIELDS or field.scope in MAPS or field.name == "count":
+        return
+    later = LATER.get(field.name) or LATER.get(field.scope or field.key)
+    if later and (field.name in LATER or field.scope != "module"):
+        raise TqlUnsupported("unsupported", f"{field_text(field)} is not answered yet: {later}", place=field.place)
+    near = field.key if field.key in FIELDS else nearest(field.name)
+    hint = f"did you mean {near}?" if near else ""
+    if field.scope and field.scope not in SCOPES:
+        known = tuple(sorted(SCOPES))
+        message = f"{field.scope} is no scope"
+        raise TqlTypeError("unknown_scope", message, place=field.place, expected=known, hint=hint)
+    raise TqlTypeError("unknown_field", f"there is no field {field_text(field)}", place=field.place, hint=hint)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resolver:
+    """Looks names up for one entity."""
+
+    entity: Entity
+
+    def operand(self, field: nodes.FieldRef, *, key_type: Type = Type.ATTRIBUTE) -> Operand:
+        """The column or map key a name stands for.
+
+        Args:
+            field: The name.
+            key_type: What the value of an attribute is to be, from what it is compared with.
+
+        Raises:
+            TqlTypeError: The entity has no such field.
+        """
+        refuse_unknown(field)
+        if field.scope in MAPS:
+            if self.entity is not Entity.SPAN:
+                raise self._foreign(field)
+            return Key(field.scope, field.key, Type.FLOAT if field.scope == "metric" else key_type)
+        found = FIELDS.get(field.name, {}).get(self.entity)
+        if found is None:
+            raise self._foreign(field)
+        return found
+
+    def _foreign(self, field: nodes.FieldRef) -> TqlTypeError:
+        message = f"{field_text(field)} is no field of {self.entity} rows"
+        owners = tuple(FIELDS.get(field.name, {Entity.SPAN: None}))
+        expected = tuple(f"a query about {owner} rows" for owner in owners)
+        return TqlTypeError("foreign_field", message, place=field.place, expected=expected)

@@ -1,0 +1,29 @@
+"""The words of the language that are no fields: units, and the limits on a query's size."""
+
+MAX_BYTES = 8192
+"""Length of a query, UTF-8."""
+
+MAX_NODES = 256
+"""Nodes of its tree."""
+
+MAX_DEPTH = 32
+"""Nodes on the way from the query to its deepest part."""
+
+MAX_ITEMS = 64
+"""Items of one list."""
+
+DURATIONS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+"""Units of time, in ns."""
+
+SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+"""Units of memory, in bytes."""
+
+UNITS = (*DURATIONS, *SIZES)
+"""Everything that may stand behind a number."""
