@@ -2,17 +2,30 @@
 
     RankscopeError
     ├── ConfigError      what was asked for cannot be: a setting, an argument, a rank
-    └── ExportError      data could not be handed over
-        ├── Unavailable  nobody answers, for now
-        └── Rejected     the gateway refused it, for good
+    ├── ExportError      data could not be handed over
+    │   ├── Unavailable  nobody answers, for now
+    │   └── Rejected     the gateway refused it, for good
+    └── TqlError         a query cannot be answered; says where in its text
+        ├── TqlSyntaxError, TqlTypeError, TqlUnsupported
 
 A message says what happened, to which value, and what to do now. None of these reaches a training
 loop from a recording call: those count the fault and go on (`Run.faults`).
 """
 
+from rankscope._root_error import RankscopeError
+from rankscope.tql.errors import TqlError, TqlSyntaxError, TqlTypeError, TqlUnsupported
 
-class RankscopeError(Exception):
-    """The root of every error this package raises on purpose."""
+__all__ = [
+    "ConfigError",
+    "ExportError",
+    "RankscopeError",
+    "Rejected",
+    "TqlError",
+    "TqlSyntaxError",
+    "TqlTypeError",
+    "TqlUnsupported",
+    "Unavailable",
+]
 
 
 class ConfigError(RankscopeError):
