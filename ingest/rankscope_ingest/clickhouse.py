@@ -1,0 +1,213 @@
+"""The store as the ingest tiers use it; the only module that imports clickhouse-connect.
+
+One code for chdb:// and http(s)://. Every call runs in a thread. A client is thrown away after
+any error: on chDB a handle whose query failed can return that query's rows with its next answer.
+"""
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from pydantic import SecretStr
+
+from rankscope_ingest.errors import ConfigError, StoreUncertain, StoreUnfit
+from rankscope_ingest.settings import shown
+from rankscope_proto.columns import SECTIONS
+from rankscope_proto.storage import INSERT_SETTINGS, landing_schema
+
+FLOOR = (25, 6)
+"""`format_schema_source='string'` exists since then: the schema travels with each insert."""
+
+TARGETS = (*(section.table for section in SECTIONS), "batches", "trace_index")
+"""Every table that a view of `landing` fills."""
+
+_WINDOW = re.compile(r"replicated_deduplication_window = (\d+)")
+Result = TypeVar("Result")
+Row = Sequence[object]
+
+
+class _Client(Protocol):
+    """What is called on a clickhouse-connect client."""
+
+    def command(self, cmd: str, parameters: dict[str, object] | None = None) -> object: ...
+    def query(self, query: str, parameters: dict[str, object] | None = None) -> "_Answer": ...
+    def raw_insert(self, table: str, *, insert_block: bytes, settings: dict[str, str | int], fmt: str) -> object: ...
+    def close(self) -> None: ...
+
+
+class _Answer(Protocol):
+    result_rows: Sequence[Row]
+
+
+class Store:
+    """A connection to the store, opened at the first call.
+
+    Args:
+        url: chdb:///absolute/folder or http(s)://user:password@host:port/database.
+    """
+
+    def __init__(self, url: SecretStr) -> None:
+        self._url = url
+        self._client: _Client | None = None
+        self._lock = threading.Lock()
+        self._schema = landing_schema()
+
+    async def command(self, statement: str, **parameters: object) -> None:
+        """Runs a statement that returns nothing.
+
+        Raises:
+            StoreUncertain: It failed; it may have taken effect.
+        """
+        await self._call(lambda client: client.command(statement, parameters=parameters or None))
+
+    async def rows(self, query: str, **parameters: object) -> Sequence[Row]:
+        """Runs a query and returns its rows."""
+        return await self._call(lambda client: client.query(query, parameters=parameters or None).result_rows)
+
+    async def write(self, body: bytes, *, token: str) -> None:
+        """Inserts one group into `landing` and returns once every table has it.
+
+        Args:
+            body: Length-delimited `Batch` messages; one insert is one block.
+            token: Deduplication token: the same body under the same token has no further effect.
+
+        Raises:
+            StoreUncertain: It failed; the same body under the same token completes it.
+        """
+        settings = {**INSERT_SETTINGS, "format_schema": self._schema, "insert_deduplication_token": token}
+        await self._call(
+            lambda client: client.raw_insert("landing", insert_block=body, settings=settings, fmt="Protobuf")
+        )
+
+    async def check_version(self) -> None:
+        """Refuses a server older than `FLOOR`.
+
+        Raises:
+            StoreUnfit: It is.
+        """
+        version = str((await self.rows("SELECT version()"))[0][0])
+        if tuple(int(part) for part in version.split(".")[:2]) < FLOOR:
+            floor = ".".join(str(part) for part in FLOOR)
+            raise StoreUnfit(
+                f"ClickHouse at {shown(self._url)} is version {version}; rankscope needs {floor} or newer, "
+                "because the schema travels with each insert: upgrade the server"
+            )
+
+    async def check_tables(self) -> None:
+        """Refuses tables that would double rows on a repeated insert, or are not there.
+
+        Raises:
+            StoreUnfit: Names the tables.
+        """
+        found = await self.rows("SELECT name, engine_full FROM system.tables WHERE database = currentDatabase()")
+        engines = {str(name): str(engine) for name, engine in found}
+        if missing := [name for name in (*TARGETS, "landing") if name not in engines]:
+            raise StoreUnfit(
+                f"ClickHouse at {shown(self._url)} has no table {', '.join(missing)}: run `rankscope migrate`"
+            )
+        open_tables = [name for name in TARGETS if not _has_window(engines[name])]
+        if open_tables:
+            raise StoreUnfit(
+                f"no deduplication window on {', '.join(open_tables)}: a repeated insert would double rows; "
+                "ALTER TABLE … MODIFY SETTING non_replicated_deduplication_window = 10000"
+            )
+
+    async def close(self) -> None:
+        """Closes the connection; the next call opens another."""
+        await asyncio.to_thread(self._discard)
+
+    async def _call(self, work: Callable[[_Client], Result]) -> Result:
+        return await asyncio.to_thread(self._locked, work)
+
+    def _locked(self, work: Callable[[_Client], Result]) -> Result:
+        with self._lock:
+            client = self._opened()
+            try:
+                return work(client)
+            except (ClickHouseError, OSError) as error:
+                self._discard_now()
+                raise StoreUncertain(f"ClickHouse at {shown(self._url)}: {_first_line(error)}") from error
+
+    def _opened(self) -> _Client:
+        if self._client is None:
+            self._client = _connect(self._url)
+        return self._client
+
+    def _discard(self) -> None:
+        with self._lock:
+            self._discard_now()
+
+    def _discard_now(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def folder_of(url: SecretStr) -> Path | None:
+    """The folder of a chdb:// URL; None for a server."""
+    parts = urlsplit(url.get_secret_value())
+    return Path(parts.path) if parts.scheme == "chdb" else None
+
+
+def _connect(url: SecretStr) -> _Client:
+    folder = folder_of(url)
+    scheme = urlsplit(url.get_secret_value()).scheme
+    if scheme not in {"chdb", "http", "https"} or (folder is not None and not folder.is_absolute()):
+        raise ConfigError(
+            f"RANKSCOPE_CLICKHOUSE_URL is {shown(url)!r}; write http(s)://user:password@host:8123/database "
+            "or chdb:///absolute/folder"
+        )
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        client = clickhouse_connect.get_client(dsn=url.get_secret_value(), autogenerate_session_id=False)
+    except (ClickHouseError, OSError) as error:
+        raise _unreachable(url, error) from error
+    return cast("_Client", client)
+
+
+def _unreachable(url: SecretStr, error: Exception) -> Exception:
+    folder = folder_of(url)
+    if folder is None:
+        return StoreUncertain(
+            f"ClickHouse at {shown(url)} did not answer ({_first_line(error)}); "
+            "is it running, and is RANKSCOPE_CLICKHOUSE_URL right?"
+        )
+    holders = holders_of(folder)
+    if holders:
+        who = ", ".join(holders)
+        return ConfigError(f"{folder} is held by {who}; a folder has one process: read through its --url, or stop it")
+    return ConfigError(f"cannot open {folder}: {_first_line(error)}")
+
+
+def holders_of(folder: Path) -> list[str]:
+    """The other processes that have files open below a folder, as `pid 123 (name)`."""
+    root = str(folder.resolve())
+    found: list[str] = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid() and _holds(process, root):
+            found.append(f"pid {process.name} ({(process / 'comm').read_text().strip()})")
+    return found
+
+
+def _holds(process: Path, root: str) -> bool:
+    try:
+        return any(str(link.readlink()).startswith(root) for link in (process / "fd").iterdir())
+    except OSError:  # ended meanwhile, or another user's
+        return False
+
+
+def _has_window(engine: str) -> bool:
+    windows = [int(window) for window in _WINDOW.findall(engine)]
+    return any(windows) or engine.startswith("Replicated")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__

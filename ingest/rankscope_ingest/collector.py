@@ -1,0 +1,95 @@
+"""Gathers entries into the next group while the previous one is being inserted.
+
+It holds at most one group and what the last read brought on top. A group is handed over when it
+has enough rows, or when its first entry has waited for the linger, whichever comes first: under
+load an insert follows the one before it at once, at rest nobody waits longer than the linger.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from rankscope_ingest.entries import MAX_ENTRIES, Entry, Group, take
+
+ENOUGH = 0.5
+"""Share of the row limit from which an idle writer does not wait for more."""
+
+
+class Collector:
+    """A bounded queue of entries that gives groups.
+
+    Args:
+        rows: Most rows of a group.
+        size: Most payload bytes of a group.
+        linger_s: Longest wait of an entry for others.
+    """
+
+    def __init__(self, *, rows: int, size: int, linger_s: float) -> None:
+        self._limit_rows = rows
+        self._limit_size = size
+        self._linger_s = linger_s
+        self._entries: deque[Entry] = deque()
+        self._rows = 0
+        self._size = 0
+        self._first_at = 0.0
+        self._closed = False
+        self._changed = asyncio.Condition()
+
+    @property
+    def average_size(self) -> int:
+        """Mean payload bytes of the entries held; 0 when there are none."""
+        return self._size // len(self._entries) if self._entries else 0
+
+    async def add(self, entries: Iterable[Entry]) -> None:
+        """Takes entries in the order in which they were read."""
+        async with self._changed:
+            if not self._entries:
+                self._first_at = time.monotonic()
+            for entry in entries:
+                self._entries.append(entry)
+                self._count(entry, 1)
+            self._changed.notify_all()
+
+    async def room(self) -> None:
+        """Returns when less than a group is held."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._closed or not self._is_full())
+
+    async def close(self) -> None:
+        """Ends the gathering: what is held is given out, then None."""
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    async def next_group(self) -> Group | None:
+        """The next group, or None after `close` when nothing is left."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._closed or bool(self._entries))
+            await self._linger()
+            if not self._entries:
+                return None
+            group = take(self._entries, rows=self._limit_rows, size=self._limit_size)
+            for _ in group.entries:
+                self._count(self._entries.popleft(), -1)
+            self._first_at = time.monotonic()
+            self._changed.notify_all()
+            return group
+
+    async def _linger(self) -> None:
+        left_s = self._first_at + self._linger_s - time.monotonic()
+        try:
+            async with asyncio.timeout(max(left_s, 0)):
+                await self._changed.wait_for(lambda: self._closed or self._is_enough())
+        except TimeoutError:
+            return
+
+    def _is_enough(self) -> bool:
+        return self._rows >= self._limit_rows * ENOUGH or self._is_full()
+
+    def _is_full(self) -> bool:
+        return self._rows >= self._limit_rows or self._size >= self._limit_size or len(self._entries) >= MAX_ENTRIES
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        self._rows += sign * entry.rows
+        self._size += sign * len(entry.payload)

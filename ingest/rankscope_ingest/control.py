@@ -1,0 +1,101 @@
+"""The `Control` service: who holds a rank, kept alive by the statuses of its process.
+
+A claim lapses `LIFETIME_MS` after the last status. A process that ends its side of the stream in
+order gives the claim back at once; one that vanishes leaves it to lapse.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Protocol
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from rankscope_ingest.buffer import claim_key
+from rankscope_ingest.errors import BrokerError, IngestError, Refused
+from rankscope_ingest.statuses import abort
+from rankscope_proto.names import ProcessRole
+from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
+
+logger = logging.getLogger(__name__)
+
+LIFETIME_MS = 10_000
+ID_BYTES = 16
+MAX_NAME_BYTES = 128
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class Claims(Protocol):
+    """The broker as claims need it; `Buffer` says what each method promises."""
+
+    async def claim(
+        self, key: str, *, holder: bytes, shown: bytes, lifetime_ms: int, replaces: bytes
+    ) -> bytes | None: ...
+    async def release(self, key: str, *, holder: bytes) -> None: ...
+
+
+class ControlService:
+    """Answers claims.
+
+    Args:
+        claims: The broker.
+    """
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    async def attach(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        """Control.Attach: the first status is answered; later ones only when the claim was lost."""
+        answered: bool | None = None
+        status: AgentStatus | None = None
+        try:
+            async for request in requests:
+                status = _parse(request)
+                answer = await self._claim(status)
+                if answer.granted != answered:
+                    answered = answer.granted
+                    yield Command(claim=answer).SerializeToString()
+        except IngestError as error:
+            await abort(context, error)
+        if status is not None and answered:
+            await self._release(status)
+
+    async def _claim(self, status: AgentStatus) -> Command.Claim:
+        if not _claims_a_rank(status):
+            return Command.Claim(granted=True)
+        holder = await self._claims.claim(
+            claim_key(status.project, status.run_id, status.rank),
+            holder=status.incarnation,
+            shown=status.SerializeToString(),
+            lifetime_ms=LIFETIME_MS,
+            replaces=status.replaces,
+        )
+        if holder is None:
+            return Command.Claim(granted=True)
+        return Command.Claim(granted=False, holder=AgentStatus.FromString(holder))
+
+    async def _release(self, status: AgentStatus) -> None:
+        if _claims_a_rank(status):
+            with suppress(BrokerError):  # it lapses by itself
+                key = claim_key(status.project, status.run_id, status.rank)
+                await self._claims.release(key, holder=status.incarnation)
+
+
+def _claims_a_rank(status: AgentStatus) -> bool:
+    """Only a trainer's rank can be held once; its workers and servers share it."""
+    return status.process_role == ProcessRole.TRAINER.code and status.rank >= 0
+
+
+def _parse(request: bytes) -> AgentStatus:
+    try:
+        status = AgentStatus.FromString(request)
+    except DecodeError as error:
+        raise Refused("status", "the request is not an AgentStatus of rankscope.v1") from error
+    for name in ("project", "run_id"):
+        if not 0 < (size := len(getattr(status, name).encode())) <= MAX_NAME_BYTES:
+            raise Refused(name, f"{size} bytes; it has 1 to {MAX_NAME_BYTES}")
+    if len(status.incarnation) != ID_BYTES:
+        raise Refused("incarnation", f"{len(status.incarnation)} bytes; it has exactly {ID_BYTES}")
+    return status

@@ -1,0 +1,142 @@
+"""What the broker holds and what one insert is made of: pure values, no I/O.
+
+A group is an ordered list of entries; its body and its token follow from that order alone, so the
+same entries give the same bytes and the same token for ever (`delivery.md`: a token that covers
+other data is silently dropped, and data under another token is doubled).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+MAX_ENTRIES = 1_000
+"""Most batches of one insert: bounds the manifest and the commit scripts whatever the batches' size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an entry is: its shard (0-based) and its id in the shard's stream."""
+
+    shard: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One accepted batch as the broker holds it.
+
+    Attributes:
+        place: Where it is.
+        payload: The sealed bytes, with the receive time appended.
+        incarnation: 16 bytes.
+        seq: Number of the batch in its incarnation.
+        digest: 16 bytes, of the sealed bytes.
+        rows: Rows in all sections.
+    """
+
+    place: Place
+    payload: bytes
+    incarnation: bytes
+    seq: int
+    digest: bytes
+    rows: int
+
+    @classmethod
+    def of(cls, place: Place, fields: Mapping[bytes, bytes]) -> Self:
+        """The entry in a stream's fields."""
+        return cls(
+            place,
+            fields[b"payload"],
+            fields[b"incarnation"],
+            int(fields[b"seq"]),
+            fields[b"digest"],
+            int(fields[b"rows"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The entries of one insert, in the order in which they are inserted."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all entries."""
+        return sum(entry.rows for entry in self.entries)
+
+    @property
+    def token(self) -> str:
+        """The insert's deduplication token: a digest over the ordered batches."""
+        digest = hashlib.blake2b(digest_size=16)
+        for entry in self.entries:
+            digest.update(entry.incarnation + entry.seq.to_bytes(8, "big") + entry.digest)
+        return digest.hexdigest()
+
+    def body(self) -> bytes:
+        """The insert's body: each payload behind its length (a protobuf varint)."""
+        parts: list[bytes] = []
+        for entry in self.entries:
+            parts += (varint(len(entry.payload)), entry.payload)
+        return b"".join(parts)
+
+    def by_shard(self) -> dict[int, list[Entry]]:
+        """The entries of each shard, in order."""
+        shards: dict[int, list[Entry]] = {}
+        for entry in self.entries:
+            shards.setdefault(entry.place.shard, []).append(entry)
+        return shards
+
+    def manifest(self) -> str:
+        """What must be known to repeat this insert: its token and its entries' places, in order."""
+        places = [[entry.place.shard, entry.place.id] for entry in self.entries]
+        return json.dumps({"token": self.token, "places": places}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An insert that was begun: its token and the places of its entries, in order."""
+
+    token: str
+    places: tuple[Place, ...]
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> Self:
+        """The manifest that `Group.manifest` wrote."""
+        content = json.loads(text)
+        return cls(content["token"], tuple(Place(shard, id) for shard, id in content["places"]))
+
+
+def take(entries: Iterable[Entry], *, rows: int, size: int) -> Group:
+    """The longest group from the front of `entries` within the limits; at least one entry.
+
+    Args:
+        entries: In the order in which they were read; each shard's in stream order.
+        rows: Most rows.
+        size: Most payload bytes.
+
+    Returns:
+        The entries taken, brought into order of shard: a prefix of every shard.
+    """
+    return Group(tuple(sorted(_within(entries, rows, size), key=lambda entry: entry.place.shard)))
+
+
+def _within(entries: Iterable[Entry], rows: int, size: int) -> Iterator[Entry]:
+    for count, entry in enumerate(entries):
+        rows -= entry.rows
+        size -= len(entry.payload)
+        if count and (rows < 0 or size < 0 or count == MAX_ENTRIES):
+            return
+        yield entry
+
+
+def varint(number: int) -> bytes:
+    """A non-negative number as a protobuf varint."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

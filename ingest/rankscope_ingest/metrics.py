@@ -1,0 +1,39 @@
+"""Every metric of the ingest tiers, one constant each, in base units, never labelled by run or rank."""
+
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+from rankscope_ingest.settings import host_and_port
+
+BATCHES = Counter(
+    "rankscope_ingest_batches",
+    "Batches the gateway answered, by result: accepted, duplicate, expected, conflict, busy, refused, unavailable.",
+    ["result"],
+)
+ROWS_ACCEPTED = Counter("rankscope_ingest_rows_accepted", "Rows of the batches accepted into the broker.")
+BYTES_ACCEPTED = Counter("rankscope_ingest_accepted_bytes", "Payload bytes accepted into the broker.")
+RANK_CONFLICTS = Counter("rankscope_ingest_rank_conflicts", "Second trainers of a rank that sent data.")
+STREAMS = Gauge("rankscope_ingest_streams", "Streams of batches open at the gateway.")
+
+ROWS_WRITTEN = Counter("rankscope_ingest_rows_written", "Rows durable in the store.")
+INSERTS = Counter("rankscope_ingest_inserts", "Inserts tried, by result: ok, uncertain.", ["result"])
+INSERT_SECONDS = Histogram(
+    "rankscope_ingest_insert_seconds",
+    "Time of one insert.",
+    buckets=(0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
+)
+GROUP_ROWS = Histogram(
+    "rankscope_ingest_group_rows",
+    "Rows of one insert.",
+    buckets=(100, 1_000, 5_000, 20_000, 50_000, 100_000, 200_000, 500_000),
+)
+STREAM_LAG = Gauge(
+    "rankscope_ingest_stream_lag_seconds", "Age of the oldest batch of the last insert when it was written."
+)
+ENTRIES_GONE = Counter("rankscope_ingest_entries_gone", "Pending entries whose data is no longer in the broker.")
+
+
+def serve_metrics(listen: str, *, setting: str) -> None:
+    """Serves the process's metrics over HTTP from a daemon thread; an empty address serves none."""
+    if listen:
+        host, port = host_and_port(listen, setting=setting)
+        start_http_server(port, addr=host)

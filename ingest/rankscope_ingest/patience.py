@@ -1,0 +1,35 @@
+"""The one retry layer of the writer: the same call again, for as long as it takes."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import stamina
+
+from rankscope_ingest.errors import BrokerUnavailable, Busy, StoreUncertain
+
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 5.0
+
+Result = TypeVar("Result")
+
+
+async def patiently(call: Callable[[], Awaitable[Result]]) -> Result:
+    """Repeats a call that failed for an outside reason, with jittered waits, until it succeeds.
+
+    Args:
+        call: Safe to repeat.
+
+    Returns:
+        What the call returned.
+    """
+    waits = stamina.retry_context(
+        on=(BrokerUnavailable, Busy, StoreUncertain),
+        attempts=None,
+        timeout=None,
+        wait_initial=FIRST_WAIT_S,
+        wait_max=LONGEST_WAIT_S,
+    )
+    async for attempt in waits:
+        with attempt:
+            return await call()
+    raise AssertionError("an endless retry ended")

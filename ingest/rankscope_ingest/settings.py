@@ -1,0 +1,140 @@
+"""The settings of each ingest process: one row a setting, read once, passed down.
+
+Every setting is `RANKSCOPE_` and the field's name in capitals. `read` takes the values from an
+environment-like mapping, so `rankscope up` can start several services in one process with
+different values; nothing else in this package looks at the environment.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from rankscope_ingest.errors import ConfigError
+
+PREFIX = "RANKSCOPE_"
+MIB = 2**20
+
+RedisUrl = Annotated[
+    SecretStr,
+    Field(description="Where the broker answers: redis://host:6379/0, rediss://… or unix:///path/to/socket."),
+]
+ClickHouseUrl = Annotated[
+    SecretStr,
+    Field(description="Where the store is: http(s)://user:password@host:8123/database, or chdb:///absolute/folder."),
+]
+LogFormat = Annotated[str, Field(pattern="^(json|text)$", description="Form of the log lines: json or text.")]
+MetricsListen = Annotated[
+    str, Field(description="host:port that serves Prometheus metrics under /metrics; empty: none.")
+]
+
+DEFAULT_REDIS_URL = SecretStr("redis://127.0.0.1:6379/0")
+DEFAULT_CLICKHOUSE_URL = SecretStr("http://127.0.0.1:8123/default")
+
+
+class ServiceSettings(BaseSettings):
+    """What all ingest settings share: frozen, from one mapping, secrets masked."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        /,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `read` passes counts; the process's environment is the caller's to hand over."""
+        return (init_settings,)
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> Self:
+        """Settings from an environment-like mapping; an empty value counts as not set.
+
+        Raises:
+            ConfigError: Names each setting at fault, its value unless secret, and the rule it breaks.
+        """
+        given = {name: environ[env_name(name)] for name in cls.model_fields if environ.get(env_name(name))}
+        try:
+            return cls(**given)  # pyright: ignore[reportArgumentType] # pydantic parses the texts
+        except ValidationError as error:
+            faults = "; ".join(f"{env_name(str(fault['loc'][0]))}: {fault['msg']}" for fault in error.errors())
+            raise ConfigError(f"cannot use these settings: {faults}") from error
+
+
+class BrokerSettings(ServiceSettings):
+    """Settings of the embedded broker."""
+
+    redis_url: RedisUrl
+    broker_folder: Path = Field(description="Folder of the broker's append-only file; made if missing.")
+    broker_max_memory_bytes: int = Field(
+        default=768 * MIB, ge=64 * MIB, description="Memory at which the broker refuses instead of evicting."
+    )
+
+
+class GatewaySettings(ServiceSettings):
+    """Settings of the gateway."""
+
+    redis_url: RedisUrl = DEFAULT_REDIS_URL
+    gateway_listen: str = Field(default="127.0.0.1:8471", description="host:port that speaks gRPC.")
+    shard_budget_bytes: int = Field(
+        default=32 * MIB,
+        ge=8 * MIB,
+        description="Bytes one of the 16 stream shards may hold before senders are asked to wait.",
+    )
+    gateway_metrics_listen: MetricsListen = ""
+    log_format: LogFormat = "text"
+
+
+class WriterSettings(ServiceSettings):
+    """Settings of the writer."""
+
+    redis_url: RedisUrl = DEFAULT_REDIS_URL
+    clickhouse_url: ClickHouseUrl = DEFAULT_CLICKHOUSE_URL
+    migrate: bool = Field(default=False, description="Bring the tables to this version before the first insert.")
+    group_rows: int = Field(default=200_000, ge=20_000, le=1_000_000, description="Most rows of one insert.")
+    group_bytes: int = Field(default=32 * MIB, ge=5 * MIB, description="Most bytes of one insert.")
+    linger_ms: int = Field(
+        default=500, ge=0, le=10_000, description="Longest wait in ms for more rows before an insert."
+    )
+    writer_metrics_listen: MetricsListen = ""
+    log_format: LogFormat = "text"
+
+
+class MigrateSettings(ServiceSettings):
+    """Settings of `rankscope migrate`."""
+
+    clickhouse_url: ClickHouseUrl = DEFAULT_CLICKHOUSE_URL
+    log_format: LogFormat = "text"
+
+
+def env_name(field: str) -> str:
+    """The environment variable of a settings field."""
+    return PREFIX + field.upper()
+
+
+def host_and_port(listen: str, *, setting: str) -> tuple[str, int]:
+    """Splits `host:port` (IPv6 in brackets).
+
+    Raises:
+        ConfigError: Not of that form.
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{setting} is {listen!r}; write host:port, for example 127.0.0.1:8471")
+    return host.strip("[]"), int(port)
+
+
+def shown(url: SecretStr) -> str:
+    """A URL fit for messages: without its password."""
+    parts = urlsplit(url.get_secret_value())
+    if parts.password is None:
+        return url.get_secret_value()
+    netloc = parts.netloc.replace(f":{parts.password}@", ":***@")
+    return urlunsplit(parts._replace(netloc=netloc))
