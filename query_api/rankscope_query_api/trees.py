@@ -233,9 +233,10 @@ def _path_children(by_path: Mapping[str, Sequence[PathTotal]]) -> defaultdict[st
     for path, totals in by_path.items():
         start = min(total.start_ns for total in totals)
         # A chain of names is as long as the path is deep: paths are walked, not recursed into.
-        while path and start < first.get(path, 2**63):
-            first[path] = start
-            path = path.rpartition("/")[0]
+        place = path
+        while place and (place not in first or start < first[place]):
+            first[place] = start
+            place = place.rpartition("/")[0]
     children: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(first, key=lambda path: (first[path], path)):
         children[path.rpartition("/")[0]].append(path)
