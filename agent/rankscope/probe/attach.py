@@ -1,0 +1,76 @@
+"""The one way to a watch, and the rules for more than one.
+
+Watching a model again replaces its watch: the earlier one is detached, so nothing is recorded twice.
+Further models of the same run get a path prefix of their own (`model2`, `model3`, …), so that the
+generator's and the discriminator's `0.weight` stay two tensors.
+"""
+
+from itertools import count
+from typing import TYPE_CHECKING, Unpack
+from weakref import WeakSet
+
+from torch import nn
+from torch.optim import Optimizer
+
+from rankscope.errors import ConfigError
+from rankscope.probe.graph import unwrapped
+from rankscope.probe.options import WatchOptions, plan_of
+from rankscope.probe.ports import Recording
+from rankscope.probe.watch import Watch
+
+if TYPE_CHECKING:
+    from rankscope._run import Run
+
+_live: WeakSet[Watch] = WeakSet()
+
+
+def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Watch:
+    """Hook a run into a model.
+
+    Args:
+        run: What to record into. If it records nothing, nothing is hooked.
+        model: The model as it is trained: hand over the data-parallel wrapper, so that reduced gradients are seen.
+        **options: See `WatchOptions`.
+
+    Returns:
+        The watch; it is live.
+
+    Raises:
+        ConfigError: If an option is of the wrong kind or out of range.
+    """
+    plan = plan_of(options)
+    optimizer, criterion, loader = options.get("optimizer"), options.get("loss"), options.get("loader")
+    _check("the model", model, kind=nn.Module, instead="an nn.Module")
+    if optimizer is not None:
+        _check("optimizer", optimizer, kind=Optimizer, instead="a torch.optim.Optimizer")
+    if criterion is not None:
+        _check("loss", criterion, kind=nn.Module, instead="an nn.Module criterion, or call step.loss(tensor) yourself")
+    recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage] internal to this distribution
+    _detach_earlier(model)
+    watch = Watch(recording, model, plan=plan, root=_free_root(recording))
+    if not run.is_recording:
+        watch.detach()
+        return watch
+    try:
+        watch.hook(optimizer=optimizer, criterion=criterion, loader=loader)
+    except ConfigError:
+        watch.detach()
+        raise
+    _live.add(watch)
+    return watch
+
+
+def _check(what: str, value: object, *, kind: type, instead: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{what} is a {type(value).__name__}; pass {instead}")
+
+
+def _detach_earlier(model: nn.Module) -> None:
+    for watch in list(_live):
+        if watch.model is not None and unwrapped(watch.model) is unwrapped(model):
+            watch.detach()
+
+
+def _free_root(recording: Recording) -> str:
+    taken = {watch.root for watch in _live if watch.model is not None and watch.recording is recording}
+    return next(root for number in count(1) if (root := "" if number == 1 else f"model{number}") not in taken)

@@ -1,0 +1,196 @@
+"""What a watch captures of one step: which tensors, when, and what makes it look closer.
+
+In every step the output of each layer and the loss are checked for non-finite elements. In every
+`every`-th step, and in the step in which a non-finite element is seen and the one after it, weights and
+gradients are measured too: local gradients in their post-accumulate hooks (before any reduction), reduced
+gradients and weights at the end of backward. Never in an optimizer hook: a guarded update skips it, and
+clipping has rewritten the gradients by then.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from rankscope.probe.graph import joined
+from rankscope.probe.meters import MAX_PENDING, Accelerator, DeviceMeter, HostMeter, Meter
+from rankscope.probe.model_rows import gap_block
+from rankscope.probe.options import Plan
+from rankscope.probe.parameters import Parameters, Tracked
+from rankscope.probe.ports import OpenStep, Recording
+from rankscope.probe.rows import Row, Subject, Traits, stats_block
+from rankscope.probe.tensors import PLAIN, Measurable, Unsupported, measurable, tensors_of
+from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
+
+MAX_ALERTS_IN_A_ROW = 3
+"""Steps captured in full because of non-finite elements, one after another; a run that stays
+non-finite would otherwise pay for a full capture in every step to its end."""
+
+ACTIVATION = Role.ACTIVATION.code
+_FORWARD, _BACKWARD = Phase.FORWARD.code, Phase.BACKWARD.code
+_LOCAL, _REDUCED = TENSOR_FLAGS["local"], TENSOR_FLAGS["reduced"]
+
+
+def meter_of(device: torch.device) -> Meter:
+    """The meter for tensors of a device."""
+    return HostMeter() if device.type == "cpu" else DeviceMeter(Accelerator(device))
+
+
+class Capture:
+    """The tensor statistics of one watch.
+
+    Args:
+        recording: Where rows go.
+        plan: What to capture, and when.
+        parameters: The model's parameters, which can be armed with gradient hooks.
+        root: Path of the model; the loss's name is built from it.
+        meter_for: Makes the meter of a device.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        plan: Plan,
+        *,
+        parameters: Parameters,
+        root: str = "",
+        meter_for: Callable[[torch.device], Meter] = meter_of,
+    ) -> None:
+        self._recording = recording
+        self._plan = plan
+        self._parameters = parameters
+        self._loss = Subject(joined(root, "loss"), root, None, "", ACTIVATION)
+        self._meter_for = meter_for
+        self._meters: dict[torch.device, Meter] = {}
+        self._unsupported: set[tuple[str, str]] = set()
+        self._step: OpenStep | None = None
+        self._backwards = 0
+        self._is_nonfinite = False
+        self._look_closer = False
+        self._alerts = 0
+
+    def begin(self, step: OpenStep) -> None:
+        """A step begins: take in what has arrived from devices, and arm the gradients if it is to be captured."""
+        self._settle(wait=False)
+        alerted = self._is_nonfinite
+        self._alerts = self._alerts + 1 if alerted else 0
+        self._step, self._backwards, self._is_nonfinite = step, 0, False
+        if self._plan.captures(step.step) or (alerted and self._may_look_closer()):
+            self._arm()
+
+    def output(self, subject: Subject, output: object) -> None:
+        """Check a layer's output."""
+        for index, tensor in tensors_of(output):
+            self._check(subject.at(index) if index else subject, tensor)
+
+    def loss(self, loss: Tensor) -> None:
+        """Check the loss."""
+        self._check(self._loss, loss)
+
+    def after_backward(self, *, reduced: bool) -> None:
+        """Measure what backward left: gradients, if they were reduced over the ranks, and the weights, once a step."""
+        if self._parameters.is_armed:
+            tracked = self._parameters.tracked
+            if reduced:
+                gradients = [(each.gradient, each.parameter.grad) for each in tracked]
+                self._norms([(subject, grad) for subject, grad in gradients if grad is not None], _REDUCED)
+            if self._backwards == 0:
+                self._norms([(each.weight, each.parameter) for each in tracked], 0)
+        self._backwards += 1
+
+    def end(self) -> None:
+        """The step is over: hand its rows over, and start those on devices on their way."""
+        self._parameters.disarm()
+        for meter in self._meters.values():
+            meter.close_step()
+        self._settle(wait=False)
+        self._step = None
+
+    def close(self) -> None:
+        """Wait for what is still on its way, and hand it over."""
+        self.end()
+        self._settle(wait=True)
+
+    def _may_look_closer(self) -> bool:
+        return self._plan.level >= 1 and self._alerts <= MAX_ALERTS_IN_A_ROW
+
+    def _arm(self) -> None:
+        self._parameters.arm(self._local_gradient)
+
+    def _local_gradient(self, tracked: Tracked) -> None:
+        """Measure a gradient as autograd left it; that of a sharded parameter is its reduced shard by then."""
+        gradient = tracked.parameter.grad
+        if gradient is not None:
+            is_sharded = type(gradient) not in PLAIN
+            self._norms([(tracked.gradient, gradient)], _REDUCED if is_sharded else _LOCAL)
+
+    def _check(self, subject: Subject, tensor: Tensor) -> None:
+        prepared = self._prepared(subject, tensor)
+        if prepared is None or self._step is None:
+            return
+        row = self._row(self._step, subject, tensor=prepared, phase=_FORWARD)
+        self._meter(prepared.values.device).finiteness(prepared.values, row)
+        if row.numbers.nonfinite:
+            self._alert()
+
+    def _alert(self) -> None:
+        """A non-finite element was seen: also capture this step's gradients, which are still to come."""
+        if not self._is_nonfinite and self._may_look_closer():
+            self._arm()
+        self._is_nonfinite = True
+
+    def _norms(self, tensors: Sequence[tuple[Subject, Tensor]], flags: int) -> None:
+        if self._step is None:
+            return
+        batches: dict[torch.device, tuple[list[Tensor], list[Row]]] = {}
+        for subject, tensor in tensors:
+            prepared = self._prepared(subject, tensor)
+            if prepared is not None:
+                values, rows = batches.setdefault(prepared.values.device, ([], []))
+                values.append(prepared.values)
+                rows.append(self._row(self._step, subject, tensor=prepared, phase=_BACKWARD, flags=flags))
+        for device, (values, rows) in batches.items():
+            self._meter(device).norms(values, rows)
+
+    def _row(self, step: OpenStep, subject: Subject, *, tensor: Measurable, phase: int, flags: int = 0) -> Row:
+        return Row(
+            subject=subject,
+            tensor=Traits.of(tensor),
+            phase=phase,
+            flags=flags,
+            time_ns=self._recording.clock.wall_ns(),
+            step=step.step,
+            microstep=step.microstep + self._backwards,
+        )
+
+    def _prepared(self, subject: Subject, tensor: Tensor) -> Measurable | None:
+        prepared = measurable(tensor)
+        if not isinstance(prepared, Unsupported):
+            return prepared
+        if (subject.name, prepared.what) not in self._unsupported:
+            self._unsupported.add((subject.name, prepared.what))
+            self._gap(GapCause.UNSUPPORTED, f"{subject.name}: {prepared.what} is not measured")
+        return None
+
+    def _meter(self, device: torch.device) -> Meter:
+        meter = self._meters.get(device)
+        if meter is None:
+            meter = self._meters[device] = self._meter_for(device)
+        return meter
+
+    def _settle(self, *, wait: bool) -> None:
+        rows: list[Row] = []
+        for meter in self._meters.values():
+            rows += meter.settled(wait=wait)
+            overdue = meter.overdue()
+            if overdue:
+                self._gap(GapCause.BUDGET, f"{overdue} rows had not left the device after {MAX_PENDING} steps")
+        self._is_nonfinite |= any(row.numbers.nonfinite for row in rows)
+        # Apart, since the rows of a check have no norms, and norms are half of a row's bytes.
+        for phase in (_FORWARD, _BACKWARD):
+            of_phase = [row for row in rows if row.phase == phase]
+            if of_phase:
+                self._recording.append(stats_block(of_phase))
+
+    def _gap(self, cause: GapCause, detail: str) -> None:
+        self._recording.append(gap_block(cause, detail, time_ns=self._recording.clock.wall_ns()))

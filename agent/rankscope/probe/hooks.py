@@ -1,0 +1,106 @@
+"""Callables that torch may keep: they hold the watch weakly, never raise into training and return None.
+
+Torch copies and pickles a module together with its hooks. A copy (an EMA model, a checkpoint of the
+whole module) must neither record as the original nor fail to pickle, so both a copied and a pickled hook
+are `Silent`.
+"""
+
+import functools
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+logger = logging.getLogger(__name__)
+
+MAX_FAILURES = 3
+"""A watch that has failed so often is switched off: by then the fault is in every step."""
+
+
+class Guard:
+    """Counts failures of one watch and switches it off.
+
+    Args:
+        switched_off: Called once, with the reason, when the watch is switched off.
+    """
+
+    def __init__(self, switched_off: Callable[[str], object]) -> None:
+        self._switched_off = switched_off
+        self.failures = 0
+        self.is_off = False
+
+    def note(self, where: str, error: Exception) -> None:
+        """Count a failure; the first is logged with its traceback, the last switches off."""
+        self.failures += 1
+        if self.failures == 1:
+            logger.warning(
+                "rankscope's watch failed in %s and goes on without this value; training is not touched",
+                where,
+                exc_info=error,
+            )
+        if self.failures >= MAX_FAILURES and not self.is_off:
+            self.is_off = True
+            self._switched_off(f"switched off after {self.failures} failures, the last in {where}: {error!r}")
+
+
+class Guarded(Protocol):
+    """An object whose guarded methods may fail."""
+
+    guard: Guard
+
+
+Owner = TypeVar("Owner", bound=Guarded)
+Arguments = ParamSpec("Arguments")
+
+
+def guarded(
+    method: Callable[Concatenate[Owner, Arguments], object],
+) -> Callable[Concatenate[Owner, Arguments], None]:
+    """Make a method safe to be called by training: it returns None and never raises an Exception."""
+
+    @functools.wraps(method)
+    def safe(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        if owner.guard.is_off:
+            return
+        try:
+            method(owner, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the boundary to training, which must go on
+            owner.guard.note(method.__name__, error)
+
+    return safe
+
+
+class Silent:
+    """What a copied or pickled hook becomes: it does nothing."""
+
+    def __call__(self, *_args: object) -> None:
+        """Do nothing."""
+
+
+class Hook:
+    """One hook of one watch.
+
+    Args:
+        action: A bound, guarded method of the watch; held weakly.
+        module: If given, the only module it acts for: a shallow copy shares the original's hooks.
+    """
+
+    __slots__ = ("_action", "_module")
+
+    def __init__(self, action: Callable[..., None], module: nn.Module | None = None) -> None:
+        self._action = weakref.WeakMethod(action)
+        self._module = None if module is None else weakref.ref(module)
+
+    def __call__(self, *args: object) -> None:
+        """Act, unless the watch is gone or the compiler is tracing (which would trace us too)."""
+        if torch.compiler.is_compiling():
+            return
+        action = self._action()
+        if action is not None and (self._module is None or args[0] is self._module()):
+            action(*args)
+
+    def __reduce__(self) -> tuple[type[Silent], tuple[()]]:
+        return Silent, ()

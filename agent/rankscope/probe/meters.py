@@ -1,0 +1,273 @@
+"""How a tensor's numbers come about: at once on the CPU, one step later on a device.
+
+A meter is handed a tensor while its values are those the program computed (an in-place operation may
+overwrite them a moment later) and keeps numbers, never the tensor. On the CPU the numbers are read on
+the spot. On a device, reading would make the host wait; there every number stays a 0-d tensor until
+the step ends, when all of them travel in one copy, which is read when its event has passed.
+
+Measured, torch 2.13 CPU, one thread, 131,072 floats: `sum` 6 µs, `aminmax` 21 µs, `vector_norm` in
+fp32 22 µs and in fp64 66 µs; the infinity norm and `abs().max()` take 5 to 10 times `aminmax`.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rankscope.probe.rows import UNKNOWN, Numbers, Row
+from rankscope.probe.torch_inner import foreach_norm, l2_norm, number, numbers
+
+MAX_PENDING = 8
+"""Copies in flight per device; beyond it the oldest is given up rather than waited for."""
+
+
+class Meter(Protocol):
+    """Keeps rows until their numbers are known; a row's numbers are filled when they are."""
+
+    def finiteness(self, values: Tensor, row: Row) -> None:
+        """Count the non-finite elements; cheap where there are none."""
+        ...
+
+    def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """Norm and greatest magnitude over the finite elements, and the non-finite elements apart."""
+        ...
+
+    def close_step(self) -> None:
+        """The step is over: what is pending may start to travel."""
+        ...
+
+    def settled(self, *, wait: bool) -> list[Row]:
+        """Rows whose numbers have become known since the last call; `wait` for all of them (never in a step)."""
+        ...
+
+    def overdue(self) -> int:
+        """Rows given up since the last call, because waiting for them would hold training up."""
+        ...
+
+
+class HostMeter:
+    """Measures CPU tensors on the spot; exact, also where elements are not finite."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+
+    def finiteness(self, values: Tensor, row: Row) -> None:
+        """A sum is finite only if every element is; where it is not, elements are counted."""
+        row.numbers = _FINITE if _has_finite_sum(values) else _count(values)
+        self._rows.append(row)
+
+    def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """Two passes per tensor: extremes, then the norm in fp64."""
+        for tensor, row in zip(values, rows, strict=True):
+            row.numbers = _norms(tensor)
+        self._rows += rows
+
+    def close_step(self) -> None:
+        """Nothing is on its way."""
+
+    def settled(self, *, wait: bool) -> list[Row]:
+        """Every row: its numbers are known when it is made."""
+        del wait
+        rows, self._rows = self._rows, []
+        return rows
+
+    def overdue(self) -> int:
+        """None, ever."""
+        return 0
+
+
+_FINITE = Numbers(nonfinite=0, nan=0, inf=0)
+
+
+def _has_finite_sum(values: Tensor) -> bool:
+    # fp16 would overflow in a sum of finite elements; fp32 may too, and then they are counted.
+    return math.isfinite(number(values.sum(dtype=None if values.itemsize >= 4 else torch.float32)))
+
+
+def _count(values: Tensor) -> Numbers:
+    nan, inf = int(number(values.isnan().sum())), int(number(values.isinf().sum()))
+    return Numbers(nonfinite=nan + inf, nan=nan, inf=inf)
+
+
+def _norms(values: Tensor) -> Numbers:
+    if values.numel() == 0:
+        return UNKNOWN
+    low, high = torch.aminmax(values)
+    absmax = max(-number(low), number(high))
+    if math.isfinite(absmax):
+        return Numbers(nonfinite=0, nan=0, inf=0, absmax=absmax, l2=_l2(values, absmax))
+    counted = _count(values)
+    finite = values[values.isfinite()]
+    if finite.numel() == 0:
+        return counted
+    inner = _norms(finite)
+    return counted._replace(absmax=inner.absmax, l2=inner.l2)
+
+
+def _l2(values: Tensor, absmax: float) -> float:
+    norm = l2_norm(values)
+    if math.isfinite(norm) and (norm > 0.0 or absmax == 0.0):
+        return norm
+    # Squares beyond fp64 (elements above 1e154 or below 1e-154): scale by the greatest magnitude.
+    return absmax * l2_norm(values.double() / absmax)
+
+
+class Event(Protocol):
+    """A point on a device's stream."""
+
+    def record(self) -> object:
+        """Mark the point, on the current stream."""
+        ...
+
+    def query(self) -> bool:
+        """Whether the device has passed it; never waits."""
+        ...
+
+    def synchronize(self) -> object:
+        """Wait for it."""
+        ...
+
+
+class Device(Protocol):
+    """What a meter needs of an accelerator; `Accelerator` is the real one."""
+
+    def event(self) -> Event:
+        """A new event."""
+        ...
+
+    def host_buffer(self, size: int) -> Tensor:
+        """float32[size] on the host, that the device can copy to without waiting."""
+        ...
+
+
+class Accelerator:
+    """The accelerator of one device type, through torch's device-generic interface."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._module = torch.get_device_module(device)
+
+    def event(self) -> Event:
+        """A new event of this device type."""
+        return self._module.Event()
+
+    def host_buffer(self, size: int) -> Tensor:
+        """Pinned, or the copy would be synchronous."""
+        return torch.empty(size, dtype=torch.float32, pin_memory=True)
+
+
+@dataclass(slots=True)
+class _Travelling:
+    """One step's numbers on their way to the host."""
+
+    event: Event
+    packed: Tensor  # kept until the copy has been made
+    host: Tensor
+    rows: list[Row]
+    with_norms: list[bool]
+
+
+class DeviceMeter:
+    """Measures tensors of one device without ever making the host wait.
+
+    Args:
+        device: The accelerator's events and host buffers.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._rows: list[Row] = []
+        self._with_norms: list[bool] = []
+        self._counts: list[Tensor] = []
+        self._norms: list[Tensor] = []
+        self._travelling: deque[_Travelling] = deque()
+        self._free: list[Tensor] = []
+
+    def finiteness(self, values: Tensor, row: Row) -> None:
+        """Launch an exact count; it is read a step later."""
+        self._launch_count(values, row, with_norms=False)
+
+    def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """Launch counts, and the two norms of all tensors in few fused kernels, accumulated in fp32."""
+        kept = [(tensor, row) for tensor, row in zip(values, rows, strict=True) if tensor.numel()]
+        for tensor, row in kept:
+            self._launch_count(tensor, row, with_norms=True)
+        tensors = [tensor if tensor.itemsize >= 4 else tensor.float() for tensor, _ in kept]
+        if tensors:
+            absmax = foreach_norm(tensors, math.inf)
+            l2 = foreach_norm(tensors, 2)
+            pairs = zip(absmax, l2, strict=True)
+            self._norms += [norm.float() for pair in pairs for norm in pair]
+
+    def _launch_count(self, values: Tensor, row: Row, *, with_norms: bool) -> None:
+        self._rows.append(row)
+        self._with_norms.append(with_norms)
+        self._counts.append(values.isfinite().logical_not_().sum())
+
+    def close_step(self) -> None:
+        """Pack everything into one copy and start it; the counts travel as the bits of float32."""
+        if not self._rows:
+            return
+        counts = torch.stack(self._counts).to(torch.int32).view(torch.float32)
+        packed = torch.cat([counts, torch.stack(self._norms)]) if self._norms else counts
+        host = self._buffer(packed.numel())
+        host[: packed.numel()].copy_(packed, non_blocking=True)
+        event = self._device.event()
+        event.record()
+        self._travelling.append(_Travelling(event, packed, host, self._rows, self._with_norms))
+        self._rows, self._with_norms, self._counts, self._norms = [], [], [], []
+
+    def _buffer(self, size: int) -> Tensor:
+        """A free buffer that is large enough; pinning per copy would cost more than the copy."""
+        for index, buffer in enumerate(self._free):
+            if buffer.numel() >= size:
+                return self._free.pop(index)
+        return self._device.host_buffer(max(1024, 2 * size))
+
+    def settled(self, *, wait: bool) -> list[Row]:
+        """Rows of the copies whose event has passed, oldest first."""
+        rows: list[Row] = []
+        while self._travelling and self._has_arrived(self._travelling[0], wait=wait):
+            arrived = self._travelling.popleft()
+            _unpack(arrived)
+            rows += arrived.rows
+            self._free.append(arrived.host)
+        return rows
+
+    def overdue(self) -> int:
+        """Give up the oldest copies beyond `MAX_PENDING`; returns the rows given up."""
+        lost = 0
+        while len(self._travelling) > MAX_PENDING:
+            lost += len(self._travelling.popleft().rows)
+        return lost
+
+    @staticmethod
+    def _has_arrived(travelling: _Travelling, *, wait: bool) -> bool:
+        if wait:
+            travelling.event.synchronize()
+        return wait or travelling.event.query()
+
+
+def _unpack(arrived: _Travelling) -> None:
+    amount = len(arrived.rows)
+    counts = numbers(arrived.host[:amount].view(torch.int32))
+    norms = numbers(arrived.host[amount : arrived.packed.numel()])
+    pairs = iter(zip(norms[::2], norms[1::2], strict=True))
+    for row, count, with_norms in zip(arrived.rows, counts, arrived.with_norms, strict=True):
+        absmax, l2 = next(pairs) if with_norms else (math.nan, math.nan)
+        row.numbers = _device_numbers(int(count), absmax, l2=l2)
+
+
+def _device_numbers(nonfinite: int, absmax: float, *, l2: float) -> Numbers:
+    """Absent rather than wrong: norms of tensors with non-finite elements, and a norm that fp32 cannot hold."""
+    kind = 0 if nonfinite == 0 else None
+    return Numbers(
+        nonfinite=nonfinite,
+        nan=kind,
+        inf=kind,
+        absmax=absmax if nonfinite == 0 and math.isfinite(absmax) else None,
+        l2=l2 if nonfinite == 0 and math.isfinite(l2) else None,
+    )

@@ -1,0 +1,102 @@
+"""What the probe needs of the run it records into: small protocols, owned here because they are used here.
+
+The run's own classes satisfy them without importing this package, so that `import rankscope` stays
+free of torch, and the probe can be tried on a recording of ten lines.
+"""
+
+from typing import Protocol
+
+from rankscope._block import Block
+from rankscope_proto.names import Phase
+
+
+class Clock(Protocol):
+    """The two clocks of a run."""
+
+    def wall_ns(self) -> int:
+        """Wall clock, ns since 1970-01-01 UTC."""
+        ...
+
+    def mono_ns(self) -> int:
+        """Monotonic clock, ns; its zero means nothing."""
+        ...
+
+
+class OpenStep(Protocol):
+    """A training step between its start and its end."""
+
+    @property
+    def step(self) -> int:
+        """Optimizer step, 0-based."""
+        ...
+
+    @property
+    def microstep(self) -> int:
+        """Gradient-accumulation index inside the step, 0-based."""
+        ...
+
+    def begin_phase(self, phase: Phase, /) -> object:
+        """Open a phase; ends any other open automatic phase. Again while it is open: nothing happens."""
+        ...
+
+    def end_phase(self, phase: Phase, /) -> object:
+        """Close a phase. Nothing happens if it is not open."""
+        ...
+
+
+class StepListener(Protocol):
+    """Told when steps begin and end, in the training thread."""
+
+    def step_started(self, step: OpenStep, /) -> object:
+        """A step began."""
+        ...
+
+    def step_ended(self, step: OpenStep, /) -> object:
+        """A step ended."""
+        ...
+
+
+class LossListener(Protocol):
+    """Told which tensor is the loss, before backward runs."""
+
+    def __call__(self, step: OpenStep, loss: object, /) -> object:
+        """Training named its loss."""
+        ...
+
+
+class Recording(Protocol):
+    """Where rows go, and what the run is doing now."""
+
+    @property
+    def armed(self) -> bool:
+        """Whether anything is recorded; False in a forked child and after the end."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The clocks that every row of the run is stamped with."""
+        ...
+
+    def append(self, item: Block, /) -> object:
+        """Take rows; never blocks, never raises."""
+        ...
+
+    def add_step_listener(self, listener: StepListener, /) -> object:
+        """Tell `listener` of every step from now on."""
+        ...
+
+    def remove_step_listener(self, listener: StepListener, /) -> object:
+        """Tell `listener` nothing any more."""
+        ...
+
+    def add_loss_listener(self, listener: LossListener, /) -> object:
+        """Call `listener` whenever training names its loss."""
+        ...
+
+    def remove_loss_listener(self, listener: LossListener, /) -> object:
+        """Tell `listener` nothing any more."""
+        ...
+
+    def note_input(self, start_wall_ns: int, start_mono_ns: int, /) -> object:
+        """A fetch began then, outside any step; the next step adopts it as its input phase."""
+        ...

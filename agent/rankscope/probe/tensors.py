@@ -1,0 +1,121 @@
+"""From what a hook is handed to a dense real tensor that can be measured, or to the reason why not.
+
+Nothing here reads a value: the answer depends on type, layout and device only.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.probe.torch_inner import is_transformed, local_part
+
+PLAIN = (Tensor, nn.Parameter)
+"""Types that are tensors of this rank and nothing else."""
+
+_DENSE_FLOATS = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+
+
+@dataclass(frozen=True, slots=True)
+class Measurable:
+    """A tensor ready to be measured.
+
+    Attributes:
+        values: Dense real floating-point values on this rank, detached; explicit values of a sparse
+            tensor, magnitudes of a complex one, float32 copies of 8-bit floats.
+        dtype: Element type of the tensor itself, as torch names it.
+        shape: Local shape of the tensor itself.
+        placement: Placement over the mesh; "" if it is not distributed.
+        numel: Elements on this rank.
+        numel_global: Elements over all ranks.
+    """
+
+    values: Tensor
+    dtype: str
+    shape: tuple[int, ...]
+    placement: str
+    numel: int
+    numel_global: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A tensor that is not measured, by name of what it is."""
+
+    what: str
+
+
+def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
+    """The measurable form of a tensor.
+
+    Returns:
+        None where there is nothing to say: integers and booleans are always finite, and fake, meta and
+        transformed (vmap, grad) tensors have no values, though some look like plain ones.
+    """
+    if _has_no_values(tensor):
+        return None
+    local, placement = (tensor, "") if type(tensor) in PLAIN else local_part(tensor)
+    if not (local.is_floating_point() or local.is_complex() or local.is_quantized):
+        return None
+    values = local.detach() if _is_dense_float(local) else _dense(local)
+    if isinstance(values, Unsupported):
+        return values
+    return Measurable(
+        values=values,
+        dtype=str(local.dtype).removeprefix("torch."),
+        shape=tuple(local.shape),
+        placement=placement,
+        numel=local.numel(),
+        numel_global=tensor.numel(),
+    )
+
+
+def _has_no_values(tensor: Tensor) -> bool:
+    return (
+        tensor.is_meta
+        or is_transformed(tensor)
+        or (type(tensor) not in PLAIN and type(tensor).__name__ == "FakeTensor")
+        or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    )
+
+
+def _is_dense_float(tensor: Tensor) -> bool:
+    return tensor.dtype in _DENSE_FLOATS and tensor.layout is torch.strided
+
+
+def _dense(tensor: Tensor) -> Tensor | Unsupported:
+    tensor = tensor.detach()
+    if tensor.is_nested or tensor.is_quantized:
+        return Unsupported("nested tensor" if tensor.is_nested else f"quantized tensor ({tensor.dtype})")
+    if tensor.layout is torch.sparse_coo:
+        # Implicit zeros change neither a norm nor the greatest magnitude nor what is finite.
+        values = tensor.coalesce().values()
+        return _dense(values if values.numel() else values.new_zeros(min(1, tensor.numel())))
+    if tensor.layout is not torch.strided:
+        return Unsupported(f"layout {tensor.layout}")
+    if tensor.is_complex():
+        return tensor.abs()
+    # 8-bit floats: norms and aminmax raise on them, so they are measured as the float32 they stand for.
+    return tensor if tensor.dtype in _DENSE_FLOATS else tensor.to(torch.float32)
+
+
+def tensors_of(output: object) -> Iterator[tuple[str, Tensor]]:
+    """The tensors in a module's output with their index: "" for the only one, else `[1]`, `[1][0]`."""
+    if isinstance(output, Tensor):
+        yield "", output
+        return
+    for index, item in enumerate(_items(output)):
+        for inner, tensor in tensors_of(item):
+            yield f"[{index}]{inner}", tensor
+
+
+def _items(output: object) -> Iterable[object]:
+    if isinstance(output, Mapping):
+        return cast("Mapping[object, object]", output).values()
+    if isinstance(output, list | tuple):
+        return cast("list[object] | tuple[object, ...]", output)
+    if is_dataclass(output) and not isinstance(output, type):
+        return [getattr(output, field.name) for field in fields(output)]
+    return ()

@@ -1,0 +1,258 @@
+"""A watch: what is hooked into one model while it trains, and how it comes off again.
+
+Phases. input: a fetch from the loader. forward: the model, to the end of the criterion if one was given.
+backward: from the first gradient (a hook on the loss and on the model's output) to the end of the autograd
+engine's run, after the gradients have been reduced. optimizer: its `step`. Each is opened only inside
+`run.step`; outside of one nothing is recorded but the fetch that the next step adopts.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from rankscope.probe.capture import ACTIVATION, Capture
+from rankscope.probe.graph import Node, data_parallel, nodes_of, observed
+from rankscope.probe.hooks import Guard, Hook, guarded
+from rankscope.probe.loader import TimedLoader
+from rankscope.probe.model_rows import gap_block, modules_block, plan_gaps
+from rankscope.probe.options import Plan
+from rankscope.probe.parameters import Parameters
+from rankscope.probe.ports import OpenStep, Recording
+from rankscope.probe.rows import Subject
+from rankscope.probe.tensors import tensors_of
+from rankscope.probe.torch_inner import current_backward, is_in_backward, queue_callback
+from rankscope_proto.names import GapCause, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Watch:
+    """The hooks of one model; made by `attach`.
+
+    Use `detach` to take every hook off. A watch that fails three times switches itself off and says so
+    in the log and in a gap; training is never touched.
+
+    Attributes:
+        model: What was handed to `watch`, wrappers included; None once detached.
+        plan: What is captured, and when.
+        root: Path of the model in the rows: "", or `model2`, `model3` for further models of one run.
+    """
+
+    def __init__(self, recording: Recording, model: nn.Module, *, plan: Plan, root: str = "") -> None:
+        self.model: nn.Module | None = model
+        self.plan = plan
+        self.root = root
+        self.recording = recording
+        self.guard = Guard(self._note_switched_off)
+        self._nodes = nodes_of(model, root)
+        self._subjects: dict[int, Subject] = {}
+        parameters = Parameters(self._nodes, plan, guard=self.guard)
+        self.capture = Capture(recording, plan, parameters=parameters, root=root)
+        self._undo: list[Callable[[], object]] = []
+        self._step: OpenStep | None = None
+        self._has_criterion = False
+        self._backward = -1
+        self._fetch: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        state = "detached" if self.model is None else f"of {type(self.model).__name__}"
+        return f"<Watch {state} level={self.plan.level} every={self.plan.every}>"
+
+    def detach(self) -> None:
+        """Take every hook off and hand over what was captured. Again: nothing happens."""
+        if self.model is None:
+            return
+        self.model = None
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        self._close_capture()
+        self._step = None
+        self._nodes = []
+        self._subjects = {}
+
+    # What is hooked.
+
+    def hook(self, *, optimizer: Optimizer | None, criterion: nn.Module | None, loader: object | None) -> None:
+        """Put the hooks on and describe the model; called once, by `attach`.
+
+        Raises:
+            ConfigError: If the loader cannot be wrapped in place.
+        """
+        if self.model is None:
+            return
+        if loader is not None:
+            self._undo.append(TimedLoader(loader, self).restore)
+        self._hook_model(self.model)
+        if optimizer is not None:
+            self._keep(optimizer.register_step_pre_hook(Hook(self._update_begins)))
+            self._keep(optimizer.register_step_post_hook(Hook(self._update_ends)))
+        if criterion is not None:
+            self._has_criterion = True
+            self._keep(criterion.register_forward_hook(Hook(self._criterion_ran, criterion)))
+        self._describe(self.model)
+        self._listen()
+
+    def _hook_model(self, model: nn.Module) -> None:
+        self._keep(model.register_forward_pre_hook(Hook(self._forward_begins, model)))
+        if self.plan.level >= 1:
+            for node in observed(self._nodes):
+                self._hook_output(node)
+        # After the layers' hooks: where the model itself is a layer, its output is checked before the phase ends.
+        self._keep(model.register_forward_hook(Hook(self._forward_ends, model), always_call=True))
+
+    def _hook_output(self, node: Node) -> None:
+        if self.plan.wants(node.path):
+            subject = Subject(node.path, node.path, node.layer_index, str(node.layer_type), ACTIVATION)
+            self._subjects[id(node.module)] = subject
+            self._keep(node.module.register_forward_hook(Hook(self._layer_ran, node.module)))
+
+    def _listen(self) -> None:
+        self.recording.add_step_listener(self)
+        self.recording.add_loss_listener(self.loss_named)
+        self._undo.append(lambda: self.recording.remove_step_listener(self))
+        self._undo.append(lambda: self.recording.remove_loss_listener(self.loss_named))
+
+    def _keep(self, handle: RemovableHandle) -> None:
+        self._undo.append(handle.remove)
+
+    # What the run tells.
+
+    @guarded
+    def step_started(self, step: OpenStep) -> None:
+        """A step of the run begins."""
+        if self.model is not None and self.recording.armed:
+            self._step = step
+            self.capture.begin(step)
+
+    @guarded
+    def step_ended(self, step: OpenStep) -> None:
+        """A step of the run has ended."""
+        if self._step is step:
+            self._step = None
+            self.capture.end()
+
+    @guarded
+    def loss_named(self, step: OpenStep, loss: object) -> None:
+        """Take a tensor as the loss of the open step: check it, and see backward begin at it."""
+        if self._step is step and isinstance(loss, Tensor):
+            self.capture.loss(loss)
+            self._await_backward(loss)
+
+    # What the hooks do.
+
+    @guarded
+    def _forward_begins(self, _model: nn.Module, _args: object) -> None:
+        if self._step is not None and not is_in_backward():
+            self._step.begin_phase(Phase.FORWARD)
+
+    @guarded
+    def _forward_ends(self, _model: nn.Module, _args: object, output: object) -> None:
+        if self._step is None or is_in_backward():
+            return
+        for _, tensor in tensors_of(output):
+            self._await_backward(tensor)
+        if not (self._has_criterion and torch.is_grad_enabled()):
+            self._step.end_phase(Phase.FORWARD)
+
+    @guarded
+    def _layer_ran(self, module: nn.Module, _args: object, output: object) -> None:
+        # A checkpointed layer runs again in backward; its first run has been recorded.
+        if self._step is not None and not is_in_backward():
+            self.capture.output(self._subjects[id(module)], output)
+
+    @guarded
+    def _criterion_ran(self, _criterion: nn.Module, _args: object, output: object) -> None:
+        if self._step is None:
+            return
+        if isinstance(output, Tensor):
+            self.capture.loss(output)
+            self._await_backward(output)
+        self._step.end_phase(Phase.FORWARD)
+
+    def _await_backward(self, tensor: Tensor) -> None:
+        if tensor.requires_grad and not torch.compiler.is_compiling():
+            tensor.register_hook(Hook(self._gradient_arrived))
+
+    @guarded
+    def _gradient_arrived(self, _gradient: Tensor) -> None:
+        backward = current_backward()
+        if self._step is None or backward == self._backward:
+            return
+        self._backward = backward
+        self._step.begin_phase(Phase.BACKWARD)
+        # The reducer of data parallelism queues its own callback when its last bucket is ready, after this
+        # one; so this one queues another, which runs when the gradients have been reduced.
+        queue_callback(Hook(self._engine_done))
+
+    @guarded
+    def _engine_done(self) -> None:
+        queue_callback(Hook(self._backward_ends))
+
+    @guarded
+    def _backward_ends(self) -> None:
+        if self._step is None or self.model is None:
+            return
+        self._step.end_phase(Phase.BACKWARD)
+        wrapper = data_parallel(self.model)
+        self.capture.after_backward(reduced=wrapper is not None and wrapper.require_backward_grad_sync)
+
+    @guarded
+    def _update_begins(self, *_call: object) -> None:
+        if self._step is not None:
+            self._step.begin_phase(Phase.OPTIMIZER)
+
+    @guarded
+    def _update_ends(self, *_call: object) -> None:
+        if self._step is not None:
+            self._step.end_phase(Phase.OPTIMIZER)
+
+    @guarded
+    def fetch_begins(self) -> None:
+        """Training begins to wait for a batch."""
+        if self._step is not None:
+            self._step.begin_phase(Phase.INPUT)
+        else:
+            clock = self.recording.clock
+            self._fetch = (clock.wall_ns(), clock.mono_ns())
+
+    @guarded
+    def fetch_ends(self, *, found: bool) -> None:
+        """The batch is there; without one (the loader is exhausted) there is no input to speak of."""
+        fetch, self._fetch = self._fetch, None
+        if self._step is not None:
+            self._step.end_phase(Phase.INPUT)
+        elif fetch is not None and found:
+            self.recording.note_input(*fetch)
+
+    # What is said about the model and the watch.
+
+    def _describe(self, model: nn.Module) -> None:
+        now = self.recording.clock.wall_ns()
+        self.recording.append(modules_block(self._nodes, now))
+        gaps = plan_gaps(self.plan, now)
+        if self.plan.level >= 1 and is_compiled(model, self._nodes):
+            detail = "compiled: hooks do not run in compiled code, so layer outputs are not checked"
+            gaps.append(gap_block(GapCause.UNSUPPORTED, detail, time_ns=now))
+        for gap in gaps:
+            self.recording.append(gap)
+
+    @guarded
+    def _close_capture(self) -> None:
+        self.capture.close()
+
+    def _note_switched_off(self, reason: str) -> None:
+        now = self.recording.clock.wall_ns()
+        self.recording.append(gap_block(GapCause.UNSUPPORTED, f"watch {reason}", time_ns=now))
+
+
+def is_compiled(model: nn.Module, nodes: list[Node]) -> bool:
+    """Whether the model, or a part of it, is run by the compiler."""
+    modules = [node.module for node in nodes]
+    return type(model).__name__ == "OptimizedModule" or any(
+        vars(module).get("_compiled_call_impl") is not None for module in modules
+    )
