@@ -146,6 +146,7 @@ async def _start(config: BrokerSettings, socket_path: Path) -> Process:
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=DEVNULL,
+        start_new_session=True,  # a terminal's Ctrl-C is for the parent: the writer still needs the broker to drain
     )
 
 
