@@ -1,0 +1,1 @@
+"""Trainings that use rankscope as anyone would: through its public names only."""
