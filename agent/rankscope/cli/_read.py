@@ -8,11 +8,11 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import QueryRefusedError
-from rankscope.cli._output import duration, plural, say, say_aside, say_json, table
+from rankscope.cli._output import duration, plural, say, say_aside, say_json, say_warnings, table
 from rankscope.cli._source import AsJson, Home, Project, Source, Url
 from rankscope.up import Client, Json, RefusedError
 
-RUN_COLUMNS = ("run", "status", "ranks", "steps", "started")
+RUN_COLUMNS = ("run_id", "status", "ranks", "launches", "start", "end")
 
 LEADING = ("step", "microstep", "rank", "phase", "role", "name", "kind", "status", "path", "duration", "layer_type")
 """Columns that come first where rows have them."""
@@ -71,7 +71,7 @@ def runs(
     if as_json:
         say_json(answer)
         return
-    _say_rows(answer)
+    _say_rows(answer, columns=RUN_COLUMNS)
 
 
 def ask(
@@ -96,13 +96,12 @@ def ask(
         raise QueryRefusedError(refused, text) from refused
 
 
-def _say_rows(answer: Json) -> None:
+def _say_rows(answer: Json, *, columns: Sequence[str] | None = None) -> None:
     rows: Sequence[Mapping[str, Any]] = answer["items"]
     shown = [_readable(row) for row in rows]
-    for line in table(shown, _columns(shown)) if shown else ["no rows"]:
+    for line in table(shown, columns or _columns(shown)) if shown else ["no rows"]:
         say(line)
-    for warning in answer.get("warnings") or []:
-        say_aside(f"warning: {warning}")
+    say_warnings(answer)
     if answer.get("truncated"):
         say_aside(f"{plural(len(rows), 'row')} of {answer['total']}; the next page: --after {answer['next']}")
 

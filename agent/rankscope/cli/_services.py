@@ -16,7 +16,7 @@ SERVICES = {
 """Command -> what it is for."""
 
 
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": list[str]()}
 """A tier's command parses its own options, `--help` too."""
 
 

@@ -1,1 +1,152 @@
-"""t"""
+"""`rankscope trace`: a step across ranks, one rank's own tree of it, or any trace by its id, drawn as a tree."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rankscope.cli._app import app
+from rankscope.cli._errors import NotThereError, WrongCallError
+from rankscope.cli._output import duration, plural, say, say_json, say_warnings
+from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
+from rankscope.cli._tree import branches, rank_lines
+from rankscope.up import Client, Json, quoted
+
+SPANS_SHOWN = 400
+NAME_WIDTH = 40
+
+
+@app.command("trace", short_help="A step across ranks, or any trace, as a tree.")
+def trace(  # noqa: PLR0913 - one for each option
+    run: RunArgument = None,
+    step: Annotated[int | None, typer.Option(min=0, help="The step.", show_default="the last")] = None,
+    rank: Annotated[
+        int | None, typer.Option(min=0, help="This rank's own spans instead.", show_default="all ranks, merged")
+    ] = None,
+    trace_id: Annotated[
+        str | None, typer.Option("--id", help="A trace by its id (32 hex digits).", show_default="the step's")
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    project: Project = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Where the time of a step went, on which rank.
+
+    Example: rankscope trace demo-1 --step 30 --rank 2
+    """
+    if trace_id and (step is not None or rank is not None):
+        raise WrongCallError("--id names one trace: leave --step and --rank out")
+    with Source(home, url, project).client() as client:
+        asked = Asked(client, project, run or latest_run(client, project))
+        answer, lines = asked.trace(trace_id) if trace_id else asked.step(step, rank)
+    if as_json:
+        say_json(answer)
+        return
+    for line in lines:
+        say(line)
+    say_warnings(answer)
+
+
+class Asked:
+    """One run as the query service tells of it.
+
+    Args:
+        client: the query service.
+        project: whose run it is.
+        run: its id.
+    """
+
+    def __init__(self, client: Client, project: str, run: str) -> None:
+        self._client = client
+        self._project = project
+        self._run = run
+
+    def step(self, step: int | None, rank: int | None) -> tuple[Json, list[str]]:
+        """A step's tree and its drawing; `step` None is the last one."""
+        number = self._last_step() if step is None else step
+        answer = self._get(f"/steps/{number}/tree", rank=rank)
+        return answer, merged_lines(answer) if rank is None else rank_tree_lines(answer)
+
+    def trace(self, trace_id: str) -> tuple[Json, list[str]]:
+        """A trace's spans, a parent before its children, and their drawing."""
+        items: list[Json] = []
+        self._collect(trace_id, None, depth=0, into=items)
+        answer = {"run": self._run, "trace_id": trace_id, "items": items, "truncated": len(items) >= SPANS_SHOWN}
+        return answer, [f"run {self._run}  trace {trace_id}", "", *span_lines(items)]
+
+    def _collect(self, trace_id: str, parent: str | None, *, depth: int, into: list[Json]) -> None:
+        if len(into) >= SPANS_SHOWN:
+            return
+        page = self._get(f"/traces/{quoted(trace_id)}/spans", parent=parent, limit=SPANS_SHOWN)
+        for span in page["items"]:
+            into.append({**span, "depth": depth})
+            if span["child_count"]:
+                self._collect(trace_id, span["span_id"], depth=depth + 1, into=into)
+
+    def _last_step(self) -> int:
+        last = self._get("")["last_step"]
+        if last is None:
+            raise NotThereError(f"run {self._run!r} has no step yet", hint="a training opens them with `run.step(i)`")
+        return int(last)
+
+    def _get(self, path: str, **parameters: str | int | None) -> Json:
+        return self._client.get(f"/runs/{quoted(self._run)}{path}", project=self._project, **parameters)
+
+
+def latest_run(client: Client, project: str) -> str:
+    """The id of the run that began last.
+
+    Raises:
+        NotThereError: the project has none.
+    """
+    runs: Sequence[Mapping[str, Any]] = client.get("/runs", project=project, limit=1)["items"]
+    if not runs:
+        raise NotThereError(f"project {project!r} has no run yet", hint="`rankscope demo` makes one")
+    return str(runs[0]["run_id"])
+
+
+def merged_lines(tree: Mapping[str, Any]) -> list[str]:
+    """A step across ranks: the ranks' bars, then a row for each logical place."""
+    nodes: Sequence[Mapping[str, Any]] = tree["nodes"]
+    missing: Sequence[int] = tree["missing_ranks"]
+    head = f"run {tree['run']}  step {tree['step']}  {plural(len(tree['ranks']), 'rank')}"
+    return [
+        head + (f"  MISSING {', '.join(map(str, missing))}" if missing else ""),
+        "",
+        *rank_lines(tree["ranks"]),
+        "",
+        f"{'over ranks':<{NAME_WIDTH}}{'min':>10}{'median':>10}{'max':>10}  slowest",
+        *(_merged_line(node, lead) for node, lead in zip(nodes, _leads(nodes), strict=True)),
+    ]
+
+
+def rank_tree_lines(tree: Mapping[str, Any]) -> list[str]:
+    """One rank's own spans of a step."""
+    return [f"run {tree['run']}  step {tree['step']}  rank {tree['rank']}", "", *span_lines(tree["nodes"])]
+
+
+def span_lines(spans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Spans as a tree with their durations and, where they failed, their errors."""
+    return [_span_line(span, lead) for span, lead in zip(spans, _leads(spans), strict=True)]
+
+
+def _leads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return branches([int(row["depth"]) for row in rows])
+
+
+def _merged_line(node: Mapping[str, Any], lead: str) -> str:
+    times = "".join(f"{duration(node[name]):>10}" for name in ("min_ns", "median_ns", "max_ns"))
+    slowest = "" if node["slowest_rank"] is None else f"  rank {node['slowest_rank']}"
+    missing: Sequence[int] = node["missing_ranks"]
+    gone = f"  not on rank {', '.join(map(str, missing))}" if missing else ""
+    return f"{_named(lead, node)}{times}{slowest}{gone}"
+
+
+def _span_line(span: Mapping[str, Any], lead: str) -> str:
+    error = "" if span.get("status") in {None, "ok", "unset"} else f"  {span['status']}"
+    return f"{_named(lead, span)}{duration(span['duration_ns']):>10}{error}"
+
+
+def _named(lead: str, row: Mapping[str, Any]) -> str:
+    return f"{lead}{row['name']}".ljust(NAME_WIDTH)

@@ -11,12 +11,11 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope import examples
 from rankscope._discovery import Discovery
 from rankscope.demo._options import RANKS, DemoOptions, Say
 from rankscope.up import DataFolder, MissingExtraError, UpError, end, tethered
 
-EXAMPLE = "train_chars.py"
+EXAMPLE = "rankscope.examples.train_chars"
 STOP_ALLOWANCE_S = 40.0
 """torchrun gives its workers 30 s to end before it kills them."""
 
@@ -81,11 +80,10 @@ class Training:
     def _command(self) -> list[str]:
         # --local-addr: by default the ranks meet at this machine's name, which a container often cannot resolve.
         launcher = ["torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-        script = str(Path(str(examples.__file__)).with_name(EXAMPLE))
         options = ["--steps", str(self.options.steps), "--seed", str(self.options.seed)]
         faults = [] if self.options.faults else ["--no-faults"]
         return [
-            *(sys.executable, "-m", *launcher, "--nproc-per-node", str(RANKS), script),
+            *(sys.executable, "-m", *launcher, "--nproc-per-node", str(RANKS), "-m", EXAMPLE),
             *(*options, *faults, "--injected-json", str(self.injected)),
         ]
 

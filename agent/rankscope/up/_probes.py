@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from rankscope_proto.identity import SHARDS
+
 INTERVAL_S = 0.03
 PATIENCE_S = 2.0
 
@@ -28,6 +30,17 @@ async def broker_answers(path: Path) -> bool:
     try:
         writer.write(b"PING\r\n")
         return (await reader.readline()).startswith(b"+PONG")
+    finally:
+        writer.close()
+
+
+async def broker_is_drained(path: Path) -> bool:
+    """Whether no accepted batch waits in the broker at this unix socket: the writer deletes what it committed."""
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    try:
+        writer.writelines(f"XLEN rankscope:{{s{shard:02}}}:in\r\n".encode() for shard in range(SHARDS))
+        lengths = [await reader.readline() for _ in range(SHARDS)]
+        return all(length == b":0\r\n" for length in lengths)
     finally:
         writer.close()
 

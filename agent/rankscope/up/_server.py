@@ -19,9 +19,9 @@ from rankscope import _discovery
 from rankscope._version import __version__
 from rankscope.up._errors import PartFailedError
 from rankscope.up._folder import DataFolder
-from rankscope.up._parts import ChildPart, Part, TaskPart
+from rankscope.up._parts import Answers, ChildPart, Part, TaskPart
 from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, next_free
-from rankscope.up._probes import broker_answers, http_ready, listens
+from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until
 from rankscope.up._services import load_service
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,9 @@ logger = logging.getLogger(__name__)
 BROKER_ALLOWANCE_S = 10.0
 GATEWAY_ALLOWANCE_S = 10.0
 QUERY_ALLOWANCE_S = 5.0
-WRITER_ALLOWANCE_S = 60.0
-"""The writer commits what the broker holds; after this the rest stays in the broker's file for the next start."""
+WRITER_ALLOWANCE_S = 20.0
+DRAIN_ALLOWANCE_S = 30.0
+"""How long the writer may take to commit what was accepted before the gateway stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class LocalServer:
                 await _watch(parts, stop)
             finally:
                 _discovery.remove(self._folder.path)
-                await _stop(parts)
+                await parts.stop()
 
     def _parts(self, sockets: Path, ports: Ports) -> "Parts":
         socket = sockets / "broker.sock"
@@ -137,6 +138,7 @@ class LocalServer:
                 answers=lambda: listens(ports.gateway),
                 allowance_s=GATEWAY_ALLOWANCE_S,
             ),
+            is_drained=lambda: broker_is_drained(socket),
         )
 
     def _settings(self, socket: Path, ports: Ports) -> dict[str, str]:
@@ -174,22 +176,38 @@ class LocalServer:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The four parts, and the two orders in which they come and go."""
+    """The four parts, and the two orders in which they come and go.
+
+    Attributes:
+        is_drained: whether nothing that was accepted waits for the writer.
+    """
 
     broker: Part
     writer: Part
     query: Part
     gateway: Part
+    is_drained: Answers
 
     @property
     def waves(self) -> tuple[Sequence[Part], ...]:
         """Each wave needs the one before it to be ready."""
         return (self.broker,), (self.gateway, self.writer, self.query)
 
-    @property
-    def stopping(self) -> tuple[Part, ...]:
-        """From the one that accepts data to the one that holds it."""
-        return self.gateway, self.writer, self.query, self.broker
+    async def stop(self) -> None:
+        """Stop all, from the one that accepts data to the one that holds it."""
+        logger.info("stopping")
+        await self.gateway.stop()
+        await self._drain()
+        for part in (self.writer, self.query, self.broker):
+            await part.stop()
+
+    async def _drain(self) -> None:
+        """Wait until the writer has committed what was accepted; what a hurried end leaves comes first next time."""
+        try:
+            async with asyncio.timeout(DRAIN_ALLOWANCE_S):
+                await _first_of(until(self.is_drained), self.writer.ended(), self.broker.ended())
+        except TimeoutError:
+            logger.warning("the store does not take what was accepted; it stays in the broker for the next start")
 
 
 @contextmanager
@@ -241,13 +259,6 @@ async def _first_of(*awaitables: Awaitable[object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _stop(parts: Parts) -> None:
-    """Stop all, one after another, in the order data flows."""
-    for part in parts.stopping:
-        logger.info("stopping", extra={"part": part.name})
-        await part.stop()
 
 
 def _free_ports(wanted: Ports) -> Ports:

@@ -1,0 +1,1 @@
+"""The command line, the embedded server and the demo, run as a user runs them."""

@@ -1,0 +1,113 @@
+"""Who holds a data folder is known to the second one who wants it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankscope.up import DataFolder, FolderHeldError, UpError
+from tests.ground.processes import Child, wait_until
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from rankscope.up import DataFolder
+with DataFolder(Path(sys.argv[1])).held():
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def holder_of(folder: Path, logs: Path) -> Child:
+    child = Child([sys.executable, "-c", HOLDER, str(folder)], name="holder", folder=logs)
+    wait_until(lambda: "held" in child.output(), what="the folder is held")
+    return child
+
+
+def test_a_folder_can_be_held_again_after_it_was_let_go(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+
+    with folder.held():
+        pass
+    with folder.held():
+        held = (tmp_path / "lock").read_text()
+
+    assert held == f"{os.getpid()}\n"
+    assert folder.holder() is None
+
+
+def test_the_second_one_is_told_which_process_holds_the_folder(tmp_path: Path) -> None:
+    child = holder_of(tmp_path, tmp_path)
+    try:
+        with pytest.raises(FolderHeldError) as refused, DataFolder(tmp_path).held():
+            pass
+
+        assert refused.value.pid == child.pid
+        assert str(tmp_path) in str(refused.value)
+        assert "RANKSCOPE_HOME" in refused.value.hint
+    finally:
+        child.stop()
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
+    child = holder_of(tmp_path, tmp_path)
+
+    child.signal(9)
+    child.wait()
+
+    assert DataFolder(tmp_path).holder() is None
+    with DataFolder(tmp_path).held():
+        pass
+
+
+def test_the_folder_and_those_in_it_are_for_this_user_only(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "deep" / "home")
+
+    folder.prepare()
+
+    assert {path.stat().st_mode & 0o777 for path in (folder.path, folder.store, folder.broker)} == {0o700}
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UpError, match="cannot be made") as refused:
+        DataFolder(tmp_path / "file" / "home").prepare()
+
+    assert str(tmp_path / "file" / "home") in str(refused.value)
+
+
+def test_the_socket_folder_is_short_the_same_each_time_and_removed(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+
+    with folder.socket_folder() as first:
+        (first / "broker.sock").touch()
+        mode = first.stat().st_mode & 0o777
+    with folder.socket_folder() as second:
+        pass
+
+    assert first == second
+    assert mode == 0o700
+    assert len(str(first / "broker.sock")) < 108
+    assert not first.exists()
+
+
+def test_the_socket_folder_stays_short_where_tmpdir_is_long(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    program = (
+        "from pathlib import Path; from rankscope.up import DataFolder\n"
+        f"with DataFolder(Path({str(tmp_path)!r})).socket_folder() as folder: print(len(str(folder)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(long)},
+    )
+
+    assert int(done.stdout) < 90

@@ -1,0 +1,78 @@
+"""What people see: trees, bars, tables, durations, carets."""
+
+import pytest
+
+from rankscope.cli._output import caret, cell, duration, plural, table
+from rankscope.cli._tree import bar, branches
+
+
+def test_a_tree_is_drawn_from_depths() -> None:
+    names = ["step", "input", "forward", "layer", "layer", "backward"]
+
+    drawn = [lead + name for lead, name in zip(branches([0, 1, 1, 2, 2, 1]), names, strict=True)]
+
+    assert drawn == [
+        "step",
+        "├─ input",
+        "├─ forward",
+        "│  ├─ layer",
+        "│  └─ layer",
+        "└─ backward",
+    ]
+
+
+def test_several_roots_stand_side_by_side() -> None:
+    assert branches([0, 1, 0, 1]) == ["", "└─ ", "", "└─ "]
+
+
+def test_a_deep_chain_needs_no_bars() -> None:
+    assert branches([0, 1, 2, 3]) == ["", "└─ ", "   └─ ", "      └─ "]
+
+
+@pytest.mark.parametrize(("share", "filled"), [(0.0, 0), (1.0, 24), (0.5, 12), (7.0, 24), (-1.0, 0)])
+def test_a_bar_is_as_long_as_its_share(share: float, filled: int) -> None:
+    assert bar(share).count("█") == filled
+    assert len(bar(share)) == 24
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        ("5", "5 ns"),
+        ("1500", "1.5 µs"),
+        (12_345_678, "12.3 ms"),
+        ("2e9", "2 s"),
+        (None, "-"),
+        (-2_000_000, "-2 ms"),
+    ],
+)
+def test_a_duration_has_the_unit_that_reads_best(ns: object, text: str) -> None:
+    assert duration(ns) == text
+
+
+def test_a_table_is_aligned_and_long_cells_are_cut() -> None:
+    lines = table([{"a": 1, "b": "x" * 100}, {"a": 22}], ["a", "b"])
+
+    assert lines[0] == "a   b"
+    assert lines[1].startswith("1   xxx")
+    assert lines[1].endswith("…")
+    assert lines[2] == "22  -"
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.1, "0.1"), ("NaN", "NaN"), ([1, 2], "[1, 2]"), (True, "True")])
+def test_a_cell_shows_each_kind_of_value(value: object, text: str) -> None:
+    assert cell(value) == text
+
+
+def test_a_caret_stands_under_the_place() -> None:
+    error = {"position": {"line": 2, "column": 3, "length": 4}, "expected": ["a number"]}
+
+    assert caret("rank == 0\nxxyyyy", error) == ["  xxyyyy", "    ^^^^", "expected: a number"]
+
+
+def test_an_error_without_a_place_shows_none() -> None:
+    assert caret("rank", {"position": None, "expected": None}) == []
+
+
+def test_one_is_singular() -> None:
+    assert (plural(1, "rank"), plural(2, "rank")) == ("1 rank", "2 ranks")
