@@ -25,13 +25,13 @@ Block = ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith |
 
 
 def test_no_source_file_is_longer_than_400_lines_and_no_test_file_than_500() -> None:
-    too_long = {
-        name: lines
+    too_long = [
+        f"{name}: {lines} lines"
         for name in python_files()
         if (lines := text_of(name).count("\n")) > (MAX_TEST_LINES if name.startswith("tests/") else MAX_SOURCE_LINES)
-    }
+    ]
 
-    assert not too_long
+    assert not too_long, "\n".join(too_long)
 
 
 def test_no_function_is_longer_than_60_lines() -> None:
@@ -42,7 +42,7 @@ def test_no_function_is_longer_than_60_lines() -> None:
         if (length := (function.end_lineno or function.lineno) - function.lineno + 1) > MAX_FUNCTION_LINES
     ]
 
-    assert not too_long
+    assert not too_long, "\n".join(too_long)
 
 
 def test_no_function_nests_deeper_than_three_blocks() -> None:
@@ -53,7 +53,7 @@ def test_no_function_nests_deeper_than_three_blocks() -> None:
         if (depth := nesting(function)) > MAX_NESTING
     ]
 
-    assert not too_deep
+    assert not too_deep, "\n".join(too_deep)
 
 
 def test_no_function_takes_more_than_six_parameters() -> None:
@@ -63,7 +63,7 @@ def test_no_function_takes_more_than_six_parameters() -> None:
         if (count := len(positional(function)) + len(function.args.kwonlyargs)) > MAX_PARAMETERS
     ]
 
-    assert not too_many
+    assert not too_many, "\n".join(too_many)
 
 
 def test_all_parameters_after_the_second_are_keyword_only() -> None:
@@ -74,7 +74,7 @@ def test_all_parameters_after_the_second_are_keyword_only() -> None:
         if not function.args.posonlyargs and len(positional(function)) > MAX_POSITIONAL
     ]
 
-    assert not loose
+    assert not loose, "\n".join(loose)
 
 
 def own_functions() -> Iterator[tuple[str, Function]]:

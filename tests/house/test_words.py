@@ -22,13 +22,14 @@ def text_files() -> Iterator[tuple[str, str]]:
             yield name, text_of(name)
 
 
-def places(pattern: re.Pattern[str]) -> list[str]:
-    return [
+def places(pattern: re.Pattern[str]) -> str:
+    """The lines that match, one below the other."""
+    return "\n".join(
         f"{name}:{number}: {line.strip()}"
         for name, text in text_files()
         for number, line in enumerate(text.splitlines(), start=1)
         if pattern.search(line)
-    ]
+    )
 
 
 def test_nothing_is_left_unfinished() -> None:
@@ -46,7 +47,7 @@ def test_no_path_of_a_developers_machine_is_written_down() -> None:
 def test_no_module_is_named_for_being_shared() -> None:
     vague = [name for name in source_files() if PurePosixPath(name).stem.strip("_") in VAGUE_MODULES]
 
-    assert not vague
+    assert not vague, "\n".join(vague)
 
 
 def test_no_class_is_named_for_nothing() -> None:
@@ -57,13 +58,13 @@ def test_no_class_is_named_for_nothing() -> None:
         if isinstance(node, ast.ClassDef) and VAGUE_CLASS.search(node.name)
     ]
 
-    assert not vague
+    assert not vague, "\n".join(vague)
 
 
 def test_every_module_says_why_it_exists() -> None:
     silent = [name for name in python_files() if text_of(name).strip() and not ast.get_docstring(syntax_of(name))]
 
-    assert not silent
+    assert not silent, "\n".join(silent)
 
 
 def test_no_source_asks_hasattr_where_a_type_would_answer() -> None:
@@ -74,7 +75,7 @@ def test_no_source_asks_hasattr_where_a_type_would_answer() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr"
     ]
 
-    assert not games
+    assert not games, "\n".join(games)
 
 
 def test_no_test_waits_on_the_clock() -> None:
@@ -89,4 +90,4 @@ def test_no_test_waits_on_the_clock() -> None:
         if ast.unparse(call.args[0]) != "0"
     ]
 
-    assert not sleeping
+    assert not sleeping, "\n".join(sleeping)
