@@ -43,12 +43,14 @@ def type_of(literal: Literal) -> Type:
 
 
 def constant(literal: Literal, operand: Operand) -> Constant:
-    """The literal as a value of the operand's type.
+    """The literal as a value of the operand's type; among attributes, which the SDK keeps as text, true is "true".
 
     Raises:
         TqlTypeError: Its type, unit or range does not fit the operand.
     """
     wanted, given = operand.type, type_of(literal)
+    if isinstance(literal, nodes.Boolean) and isinstance(operand, Key) and wanted is Type.STRING:
+        return Constant("true" if literal.value else "false", "String")
     if isinstance(literal, nodes.Text) and wanted in _FROM_TEXT:
         return _FROM_TEXT[wanted](literal, operand)
     if isinstance(literal, nodes.Text | nodes.Boolean) or not _fits(given, wanted):
@@ -140,9 +142,7 @@ def _integer(literal: nodes.Number | nodes.Negate, operand: Operand) -> Constant
     if not low <= exact <= high:
         message = f"{format_value(literal)} is out of the range of {operand.name}"
         hint = f"write missing({operand.name}) for rows without it" if exact == operand.absent else ""
-        raise TqlTypeError(
-            "out_of_range", message, place=literal.place, expected=(f"{low} to {high}",), hint=hint
-        )
+        raise TqlTypeError("out_of_range", message, place=literal.place, expected=(f"{low} to {high}",), hint=hint)
     if exact != exact.to_integral_value():
         message = f"{format_value(literal)} is no whole number of {'ns' if operand.type is Type.DURATION else 'bytes'}"
         raise TqlTypeError("not_whole", message, place=literal.place)

@@ -173,7 +173,9 @@ def _required(value: nodes.Value) -> Literal:
     literal = _literal(value)
     if literal is None:
         _field(value)
-        raise TqlUnsupported("unsupported", "a field inside a list or an interval is not answered yet", place=value.place)
+        raise TqlUnsupported(
+            "unsupported", "a field inside a list or an interval is not answered yet", place=value.place
+        )
     return literal
 
 
