@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankscope import _discovery
@@ -62,13 +62,20 @@ def environment_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def completeness_lines(completeness: Mapping[str, Any] | None) -> list[str]:
-    """Whether a run's rows arrived: a row for each section, then the verdict."""
+    """Whether a run's rows arrived: a row for each section, what is wrong with which process, the verdict."""
     if completeness is None:
         return []
-    verdict = "complete: every emitted row is stored or declared lost" if completeness["complete"] else "NOT complete"
     sections = [section for section in completeness["sections"] if section["emitted"]]
-    lines = ["", *table(sections, ("section", "emitted", "stored", "lost")), "", f"run {verdict}"]
-    return lines
+    processes: Sequence[Mapping[str, Any]] = completeness["processes"]
+    faults = [f"rank {process['rank']}: {fault}" for process in processes for fault in process["faults"]]
+    verdict = "complete: every emitted row is stored or declared lost" if completeness["complete"] else "NOT complete"
+    open_ends = "" if completeness["ended"] else " so far (not every process has said its last word)"
+    return [
+        "",
+        *table(sections, ("section", "emitted", "stored", "lost", "missing")),
+        *faults,
+        f"run {completeness['run_id']} is {verdict}{open_ends}",
+    ]
 
 
 def _installed(name: str) -> str | None:

@@ -1,6 +1,7 @@
 """Puts the commands together and turns every way they can end into an exit status and a message."""
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words or os.environ.get("RANKSCOPE_JSON", "").lower() in {"1", "true", "yes", "on"}
+    # It warns of each argument that chDB has no use for, and the same code serves chDB and a cluster.
+    logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
     app.registered_commands.sort(key=lambda command: ORDER.index(command.name or ""))
     try:
         answer: object = app(words, prog_name="rankscope", standalone_mode=False)

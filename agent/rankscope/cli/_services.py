@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import typer
 
 from rankscope.cli._app import app
-from rankscope.up import load_command
+from rankscope.up import importing, load_command
 
 SERVICES = {
     "gateway": "Accept batches over gRPC and put them in Redis (a production tier).",
@@ -47,4 +47,5 @@ def migrate(context: typer.Context) -> object:
 def _run(name: str, arguments: Sequence[str]) -> object:
     tier = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     tier.command(help=SERVICES[name])(load_command(name))
-    return tier(list(arguments), prog_name=f"rankscope {name}", standalone_mode=False)
+    with importing(f"rankscope {name}", extra="server"):
+        return tier(list(arguments), prog_name=f"rankscope {name}", standalone_mode=False)

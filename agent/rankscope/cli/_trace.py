@@ -13,6 +13,7 @@ from rankscope.cli._tree import branches, rank_lines
 from rankscope.up import Client, Json, quoted
 
 SPANS_SHOWN = 400
+STEPS_A_PAGE = 10_000
 NAME_WIDTH = 40
 
 
@@ -65,14 +66,14 @@ class Asked:
     def step(self, step: int | None, rank: int | None) -> tuple[Json, list[str]]:
         """A step's tree and its drawing; `step` None is the last one."""
         number = self._last_step() if step is None else step
-        answer = self._get(f"/steps/{number}/tree", rank=rank)
+        answer = self._get(f"/steps/{number}/tree", rank=rank, limit=SPANS_SHOWN)
         return answer, merged_lines(answer) if rank is None else rank_tree_lines(answer)
 
     def trace(self, trace_id: str) -> tuple[Json, list[str]]:
         """A trace's spans, a parent before its children, and their drawing."""
         items: list[Json] = []
         self._collect(trace_id, None, depth=0, into=items)
-        answer = {"run": self._run, "trace_id": trace_id, "items": items, "truncated": len(items) >= SPANS_SHOWN}
+        answer = {"run_id": self._run, "trace_id": trace_id, "items": items, "truncated": len(items) >= SPANS_SHOWN}
         return answer, [f"run {self._run}  trace {trace_id}", "", *span_lines(items)]
 
     def _collect(self, trace_id: str, parent: str | None, *, depth: int, into: list[Json]) -> None:
@@ -85,10 +86,12 @@ class Asked:
                 self._collect(trace_id, span["span_id"], depth=depth + 1, into=into)
 
     def _last_step(self) -> int:
-        last = self._get("")["last_step"]
-        if last is None:
+        page = self._get("/steps", limit=STEPS_A_PAGE)
+        while page["next"]:
+            page = self._get("/steps", limit=STEPS_A_PAGE, after=page["next"])
+        if not page["items"]:
             raise NotThereError(f"run {self._run!r} has no step yet", hint="a training opens them with `run.step(i)`")
-        return int(last)
+        return int(page["items"][-1]["step"])
 
     def _get(self, path: str, **parameters: str | int | None) -> Json:
         return self._client.get(f"/runs/{quoted(self._run)}{path}", project=self._project, **parameters)
@@ -108,9 +111,9 @@ def latest_run(client: Client, project: str) -> str:
 
 def merged_lines(tree: Mapping[str, Any]) -> list[str]:
     """A step across ranks: the ranks' bars, then a row for each logical place."""
-    nodes: Sequence[Mapping[str, Any]] = tree["nodes"]
+    nodes: Sequence[Mapping[str, Any]] = tree["items"]
     missing: Sequence[int] = tree["missing_ranks"]
-    head = f"run {tree['run']}  step {tree['step']}  {plural(len(tree['ranks']), 'rank')}"
+    head = f"run {tree['run_id']}  step {tree['step']}  {plural(len(tree['ranks']), 'rank')}"
     return [
         head + (f"  MISSING {', '.join(map(str, missing))}" if missing else ""),
         "",
@@ -123,7 +126,7 @@ def merged_lines(tree: Mapping[str, Any]) -> list[str]:
 
 def rank_tree_lines(tree: Mapping[str, Any]) -> list[str]:
     """One rank's own spans of a step."""
-    return [f"run {tree['run']}  step {tree['step']}  rank {tree['rank']}", "", *span_lines(tree["nodes"])]
+    return [f"run {tree['run_id']}  step {tree['step']}  rank {tree['rank']}", "", *span_lines(tree["items"])]
 
 
 def span_lines(spans: Sequence[Mapping[str, Any]]) -> list[str]:

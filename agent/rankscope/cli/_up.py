@@ -66,7 +66,13 @@ def demo(
     steps: Annotated[int, typer.Option(min=20, max=1000, help="Steps to train.")] = 60,
     exit_at_end: Annotated[bool, typer.Option("--exit", help="End after the finding, on a terminal too.")] = False,
     json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="PATH", help="Write run, injected and found here; - is stdout.")
+        Path | None,
+        typer.Option(
+            "--json",
+            envvar="RANKSCOPE_DEMO_JSON",
+            metavar="PATH",
+            help="Write run, injected and found here; - is stdout.",
+        ),
     ] = None,
 ) -> None:
     """Train a small transformer on 4 ranks for real, and find from queries alone what went wrong in it.

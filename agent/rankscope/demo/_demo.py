@@ -17,8 +17,8 @@ from rankscope._discovery import Discovery
 from rankscope._version import __version__
 from rankscope.demo._findings import FIRST_NONFINITE, Findings, findings_of, first_nonfinite, wait_until_visible
 from rankscope.demo._options import RANKS, DemoOptions, Say
-from rankscope.demo._training import Training, new_run_id, require_torch
-from rankscope.up import Client, DataFolder, running_server
+from rankscope.demo._training import Training, new_run_id
+from rankscope.up import Client, DataFolder, require, running_server
 
 
 def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
@@ -31,7 +31,7 @@ def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
         PartFailedError: the server did not start.
         TrainingFailedError: the training did not finish.
     """
-    require_torch()
+    require("rankscope demo", "torch", "chdb", extra="all")
     with terminated_by_signal(), _server(folder, say) as server:
         client = Client(server.query)
         run = new_run_id(options)

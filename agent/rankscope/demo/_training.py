@@ -1,7 +1,6 @@
 """Launches the example training on four ranks, as a user would: with torchrun, and nothing else."""
 
 import contextlib
-import importlib.util
 import os
 import secrets
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from rankscope._discovery import Discovery
 from rankscope.demo._options import RANKS, DemoOptions, Say
-from rankscope.up import DataFolder, MissingExtraError, UpError, end, tethered
+from rankscope.up import DataFolder, UpError, end, tethered
 
 EXAMPLE = "rankscope.examples.train_chars"
 STOP_ALLOWANCE_S = 40.0
@@ -103,17 +102,6 @@ class Training:
 def new_run_id(options: DemoOptions) -> str:
     """A run id that names the seed and differs each time."""
     return f"demo-{options.seed}-{secrets.token_hex(2)}"
-
-
-def require_torch() -> None:
-    """Refuse to go on without torch, before anything was started.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-    """
-    # A lookup, not an import: torch takes seconds and 200 MiB, and only the ranks need it.
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("rankscope demo", extra="all", missing="torch")
 
 
 def _lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from rankscope.up._folder import DataFolder, Holder
 from rankscope.up._parts import tethered
 from rankscope.up._reading import NothingKeptError, reading
 from rankscope.up._server import Endpoints, LocalServer, Ports
-from rankscope.up._services import load_command, load_service
+from rankscope.up._services import importing, load_command, load_service, require
 
 __all__ = [
     "Client",
@@ -29,10 +29,12 @@ __all__ = [
     "UnreachableError",
     "UpError",
     "end",
+    "importing",
     "load_command",
     "load_service",
     "quoted",
     "reading",
+    "require",
     "running_server",
     "start_detached",
     "tethered",

@@ -49,7 +49,7 @@ class MissingExtraError(UpError):
     code = "missing_extra"
 
     def __init__(self, what: str, *, extra: str, missing: str) -> None:
-        super().__init__(f"`{what}` needs the package {missing!r}: pip install 'rankscope[{extra}]'")
+        super().__init__(f"{what} needs the package {missing!r}: pip install 'rankscope[{extra}]'")
         self.extra = extra
 
 

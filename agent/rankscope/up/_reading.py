@@ -11,7 +11,7 @@ from rankscope.up._folder import DataFolder
 from rankscope.up._ports import next_free
 from rankscope.up._probes import http_ready, until
 from rankscope.up._server import working_in
-from rankscope.up._services import Serve, load_service
+from rankscope.up._services import Serve, load_service, require
 
 START_ALLOWANCE_S = 60.0
 
@@ -37,6 +37,7 @@ def reading(folder: DataFolder) -> Generator[str]:
             f"no server runs and there is no data in {folder.path}",
             hint="start with `rankscope demo`, or name the folder with --home or RANKSCOPE_HOME",
         )
+    require("reading a data folder", "chdb", extra="embedded,server")
     serve = load_service("query-service")
     with folder.held(), working_in(folder.store):
         port = next_free(0)

@@ -22,7 +22,7 @@ from rankscope.up._folder import DataFolder
 from rankscope.up._parts import Answers, ChildPart, Part, TaskPart
 from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, next_free
 from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until
-from rankscope.up._services import load_service
+from rankscope.up._services import load_service, require
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +88,7 @@ class LocalServer:
             MissingExtraError: the packages of a part are not installed.
             PartFailedError: a part did not start, or ended by itself.
         """
+        require("rankscope up", "chdb", extra="embedded,server")
         self._folder.prepare()
         with ExitStack() as resources:
             resources.enter_context(self._folder.held())

@@ -1,0 +1,169 @@
+"""What every command has in common: exit statuses, help, JSON, what is missing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankscope.cli._program import ORDER
+from tests.cli.programs import rankscope, without_modules
+from tests.ground.processes import free_port
+from tests.ground.stacks import clean_environ
+
+OURS = ("up", "demo", "query", "runs", "trace", "doctor", "version")
+TIERS = ("gateway", "writer", "query-service", "migrate")
+
+
+def test_plain_rankscope_says_where_data_lies_and_what_to_do_next(tmp_path: Path) -> None:
+    answer = rankscope(home=tmp_path)
+
+    assert answer.status == 0
+    assert str(tmp_path) in answer.stdout
+    assert "rankscope up" in answer.stdout
+    assert "rankscope demo" in answer.stdout
+
+
+def test_help_lists_every_command(tmp_path: Path) -> None:
+    answer = rankscope("--help", home=tmp_path)
+
+    listed = [line.split()[0] for line in answer.stdout.partition("Commands:")[2].splitlines() if line[2:3].strip()]
+    assert listed == list(ORDER)
+    assert set(listed) == {*OURS, *TIERS}
+
+
+@pytest.mark.parametrize("command", OURS)
+def test_help_of_a_command_has_one_example_and_an_environment_variable_for_each_option(
+    command: str, tmp_path: Path
+) -> None:
+    text = rankscope(command, "--help", home=tmp_path).stdout
+
+    options = [line for line in text.splitlines() if line.startswith("  --")]
+    assert text.count("Example: rankscope") == 1
+    assert " ".join(text.split()).count("[env var:") >= len(options)
+
+
+@pytest.mark.parametrize("command", TIERS)
+def test_help_of_a_tier_is_the_tiers_own(command: str, tmp_path: Path) -> None:
+    answer = rankscope(command, "--help", home=tmp_path)
+
+    assert answer.status == 0
+    assert f"Usage: rankscope {command}" in answer.stdout
+    assert "RANKSCOPE_" in answer.stdout
+
+
+def test_version_is_json_when_asked(tmp_path: Path) -> None:
+    answer = rankscope("version", "--json", home=tmp_path)
+
+    assert answer.status == 0
+    assert set(answer.json) == {"rankscope", "python"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["nope"], ["query"], ["runs", "--limit", "0"], ["up", "--wait-ready"], ["trace", "--id", "0", "--step", "1"]],
+)
+def test_a_wrong_call_is_status_2(wrong: list[str], tmp_path: Path) -> None:
+    answer = rankscope(*wrong, home=tmp_path)
+
+    assert answer.status == 2
+    assert answer.stderr.startswith("error: ")
+    assert not answer.stdout
+
+
+def test_with_json_an_error_is_one_document_on_stderr(tmp_path: Path) -> None:
+    answer = rankscope("query", "--nope", "--json", home=tmp_path)
+
+    assert answer.status == 2
+    assert not answer.stdout
+    assert answer.error["code"] == "usage"
+    assert set(answer.error) == {"code", "message", "hint", "position", "expected"}
+
+
+def test_reading_where_there_is_no_data_is_status_3_and_names_the_folder(tmp_path: Path) -> None:
+    answer = rankscope("runs", "--json", home=tmp_path)
+
+    assert answer.status == 3
+    assert answer.error["code"] == "nothing_kept"
+    assert str(tmp_path) in answer.error["message"]
+    assert "rankscope demo" in answer.error["hint"]
+
+
+def test_an_address_where_nobody_answers_is_status_1_and_named(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+
+    answer = rankscope("runs", "--url", url, "--json", home=tmp_path)
+
+    assert answer.status == 1
+    assert answer.error["code"] == "unreachable"
+    assert url in answer.error["message"]
+
+
+@pytest.mark.parametrize("command", ["gateway", "writer", "migrate", "query-service"])
+def test_a_tier_without_its_packages_says_what_to_install_in_one_sentence(command: str, tmp_path: Path) -> None:
+    answer = without_modules(["pydantic_settings"], command, home=tmp_path)
+
+    assert answer.status == 1
+    assert answer.stderr == (
+        f"error: rankscope {command} needs the package 'pydantic_settings': pip install 'rankscope[server]'\n"
+    )
+
+
+def test_up_without_the_embedded_store_says_what_to_install(tmp_path: Path) -> None:
+    answer = without_modules(["chdb"], "up", "--json", home=tmp_path)
+
+    assert answer.status == 1
+    assert answer.error["code"] == "missing_extra"
+    assert "pip install 'rankscope[embedded,server]'" in answer.error["message"]
+
+
+def test_the_demo_without_torch_starts_nothing_and_says_what_to_install(tmp_path: Path) -> None:
+    answer = without_modules(["torch"], "demo", home=tmp_path / "home")
+
+    assert answer.status == 1
+    assert "pip install 'rankscope[all]'" in answer.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_doctor_tells_what_is_installed_and_who_has_the_folder(tmp_path: Path) -> None:
+    answer = rankscope("doctor", "--json", home=tmp_path / "new", environ={"RANK": "3"})
+
+    report = answer.json["environment"]
+    assert answer.status == 0
+    assert report["data_folder"]["path"] == str(tmp_path / "new")
+    assert report["data_folder"]["holder"] is None
+    assert report["server"]["query"] is None
+    assert report["packages"]["grpcio"]
+    assert report["rank_variables"] == {"RANK": "3"}
+    assert not (tmp_path / "new").exists()
+
+
+def test_doctor_fails_where_the_server_does_not_answer(tmp_path: Path) -> None:
+    answer = rankscope("doctor", "--url", f"http://127.0.0.1:{free_port()}", "--json", home=tmp_path)
+
+    assert answer.status == 1
+    assert "not reachable" in answer.json["environment"]["server"]["problem"]
+
+
+def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
+    program = "import sys; from rankscope.cli import main; sys.exit(main(['doctor']))"
+
+    done = subprocess.run(  # noqa: S602 - a pipe whose reader ends at once is what is tested
+        f"'{sys.executable}' -c \"{program}\" | true",
+        check=False,
+        shell=True,
+        capture_output=True,
+        text=True,
+        env=clean_environ(RANKSCOPE_HOME=str(tmp_path)),
+    )
+
+    assert not done.stderr
+
+
+def test_without_a_home_the_data_folder_is_a_temporary_one_of_this_user(tmp_path: Path) -> None:
+    environ = {"HOME": "", "RANKSCOPE_HOME": "", "XDG_DATA_HOME": "", "TMPDIR": str(tmp_path)}
+
+    answer = rankscope("doctor", "--json", home=tmp_path, environ=environ)
+
+    assert answer.status == 0
+    assert answer.json["environment"]["data_folder"]["path"].startswith(str(tmp_path))
