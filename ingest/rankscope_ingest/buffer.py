@@ -6,7 +6,7 @@ lost (20 calls, 40 entries). Errors of the driver leave here as `BrokerUnavailab
 or `Busy`, with the address and what to try.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -81,6 +81,21 @@ class Offer:
     base: int
 
 
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who asks for a claim.
+
+    Attributes:
+        id: Its id.
+        shown: What others are shown of it.
+        replaces: Id of a holder known to be dead; empty: none.
+    """
+
+    id: bytes
+    shown: bytes
+    replaces: bytes
+
+
 class _Client(Protocol):
     """What is called on redis.asyncio.Redis."""
 
@@ -124,7 +139,7 @@ class Buffer:
     def __init__(self, url: SecretStr, *, read_timeout_s: float = TIMEOUT_S) -> None:
         self._address = shown(url)
         try:
-            client = redis.asyncio.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] # untyped kwargs
+            client = redis.asyncio.Redis.from_url(
                 url.get_secret_value(),
                 protocol=2,  # the shapes below are RESP2's
                 socket_timeout=read_timeout_s,
@@ -259,17 +274,15 @@ class Buffer:
         text = await self._command("GET", MANIFEST)
         return Manifest.parse(text) if isinstance(text, bytes) else None
 
-    async def claim(self, key: str, *, holder: bytes, shown: bytes, lifetime_ms: int, replaces: bytes) -> bytes | None:
+    async def claim(self, key: str, claimant: Claimant, *, lifetime_ms: int) -> bytes | None:
         """Takes or keeps a claim; returns None when it is the caller's, else what its holder shows.
 
         Args:
             key: The claim.
-            holder: The caller's id.
-            shown: What others are shown of the caller.
+            claimant: The caller.
             lifetime_ms: After which the claim lapses.
-            replaces: Id of a holder known to be dead, or empty.
         """
-        answer = await self._run(self._claim, [key], holder, shown, lifetime_ms, replaces)
+        answer = await self._run(self._claim, [key], claimant.id, claimant.shown, lifetime_ms, claimant.replaces)
         return cast("bytes | None", answer)
 
     async def release(self, key: str, *, holder: bytes) -> None:
@@ -321,7 +334,7 @@ class Buffer:
                 return await self._client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
     @asynccontextmanager
-    async def _mapped(self) -> AsyncIterator[None]:
+    async def _mapped(self) -> AsyncGenerator[None]:
         try:
             yield
         except redis.exceptions.OutOfMemoryError as error:

@@ -189,12 +189,16 @@ def _unreachable(url: SecretStr, error: Exception) -> Exception:
 
 def holders_of(folder: Path) -> list[str]:
     """The other processes that have files open below a folder, as `pid 123 (name)`."""
-    root = str(folder.resolve())
-    found: list[str] = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid() and _holds(process, root):
-            found.append(f"pid {process.name} ({(process / 'comm').read_text().strip()})")
-    return found
+    root = f"{folder.resolve()}/"
+    others = (path for path in Path("/proc").iterdir() if path.name.isdigit() and int(path.name) != os.getpid())
+    return [f"pid {process.name} ({_command_of(process)})" for process in others if _holds(process, root)]
+
+
+def _command_of(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return "ended meanwhile"
 
 
 def _holds(process: Path, root: str) -> bool:

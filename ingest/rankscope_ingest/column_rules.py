@@ -2,7 +2,8 @@
 
 A check runs over whole columns (`len`, `min`, `max`, `sum` in C) and looks for the row at fault
 only once something is wrong. A column that is absent costs one `len`; ranges that the wire type
-already holds cost nothing.
+already holds cost nothing. A column is copied into a list first (`column[:]`): the parser's own
+container takes twice as long to walk (2,000 values: 49 against 33 µs).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +29,9 @@ Column = Sequence[int]
 
 
 class Message(Protocol):
-    """A section's message: columns are read by name."""
+    """A batch or a section of it; its fields are read by name."""
+
+    HasField: Callable[..., bool]
 
 
 class Dictionary:
@@ -79,6 +82,10 @@ class SectionRules:
         self._words = tuple(field.name for field in section.fields if field.wire is Wire.DICT)
         self._ranges = tuple(rule for field in section.fields if (rule := _range_of(field)))
 
+    def is_in(self, batch: Message) -> bool:
+        """Whether a batch has the section."""
+        return bool(batch.HasField(self.name))
+
     def rows(self, message: Message) -> int:
         """Rows of the section: the length of its key."""
         return len(getattr(message, self._key))
@@ -105,7 +112,7 @@ class SectionRules:
                 self._refuse(name, f"{length} values for {rows} rows; a column has one a row, or is left out")
 
     def _check_list(self, message: Message, count: str, columns: tuple[str, ...]) -> None:
-        total = sum(getattr(message, count))
+        total = sum(getattr(message, count)[:])
         for name in columns:
             if (length := len(getattr(message, name))) != total:
                 self._refuse(name, f"{length} elements; {count} adds up to {total}")
@@ -113,10 +120,10 @@ class SectionRules:
     def _check_words(self, name: str, column: Column, dictionary: Dictionary) -> None:
         if not column:
             return
-        if max(column) >= dictionary.size:
+        if max(column[:]) >= dictionary.size:
             row = _first(column, lambda index: index >= dictionary.size)
             self._refuse(name, f"index {column[row]} at {row}; strings has {dictionary.size} entries")
-        if name == "name" and dictionary.long and not dictionary.long.isdisjoint(column):
+        if name == "name" and dictionary.long and not dictionary.long.isdisjoint(column[:]):
             row = _first(column, dictionary.long.__contains__)
             self._refuse(name, f"longer than {MAX_WORD_BYTES} bytes at {row}")
 
@@ -124,10 +131,11 @@ class SectionRules:
         column: Column = getattr(message, rule.name)
         if not column:
             return
-        if (rule.low is None or min(column) >= rule.low) and (rule.high is None or max(column) <= rule.high):
+        values = column[:]
+        if (rule.low is None or min(values) >= rule.low) and (rule.high is None or max(values) <= rule.high):
             return
         low, high = rule.low, rule.high
-        wrong = [row for row, value in enumerate(column) if not _within(value, low, high)]
+        wrong = [row for row, value in enumerate(values) if not _within(value, low, high)]
         present: Column = getattr(message, "present", ()) if rule.optional is not None else ()
         wrong = [row for row in wrong if not present or present[row] >> (rule.optional or 0) & 1]
         if wrong:

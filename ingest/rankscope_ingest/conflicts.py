@@ -35,9 +35,17 @@ MAX_SENDERS = 10_000
 class Broker(Protocol):
     """The broker as this module needs it; `Buffer` says what each method promises."""
 
-    async def claim_holder(self, key: str) -> tuple[bytes, bytes] | None: ...
-    async def mark_once(self, key: str) -> bool: ...
-    async def accept(self, shard: int, offer: Offer, *, budget: int) -> Accepted: ...
+    async def claim_holder(self, key: str) -> tuple[bytes, bytes] | None:
+        """Id of a live claim's holder and what it shows."""
+        ...
+
+    async def mark_once(self, key: str) -> bool:
+        """Whether the caller is the first to set this mark."""
+        ...
+
+    async def accept(self, shard: int, offer: Offer, *, budget: int) -> Accepted:
+        """Offers a batch."""
+        ...
 
 
 class ConflictWatch:

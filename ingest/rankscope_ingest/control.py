@@ -12,7 +12,7 @@ from typing import Protocol
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from rankscope_ingest.buffer import claim_key
+from rankscope_ingest.buffer import Claimant, claim_key
 from rankscope_ingest.errors import BrokerError, IngestError, Refused
 from rankscope_ingest.statuses import abort
 from rankscope_proto.names import ProcessRole
@@ -30,10 +30,13 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 class Claims(Protocol):
     """The broker as claims need it; `Buffer` says what each method promises."""
 
-    async def claim(
-        self, key: str, *, holder: bytes, shown: bytes, lifetime_ms: int, replaces: bytes
-    ) -> bytes | None: ...
-    async def release(self, key: str, *, holder: bytes) -> None: ...
+    async def claim(self, key: str, claimant: Claimant, *, lifetime_ms: int) -> bytes | None:
+        """Takes or keeps a claim; what its holder shows, where it is another."""
+        ...
+
+    async def release(self, key: str, *, holder: bytes) -> None:
+        """Gives a claim back."""
+        ...
 
 
 class ControlService:
@@ -67,10 +70,8 @@ class ControlService:
             return Command.Claim(granted=True)
         holder = await self._claims.claim(
             claim_key(status.project, status.run_id, status.rank),
-            holder=status.incarnation,
-            shown=status.SerializeToString(),
+            Claimant(status.incarnation, status.SerializeToString(), status.replaces),
             lifetime_ms=LIFETIME_MS,
-            replaces=status.replaces,
         )
         if holder is None:
             return Command.Claim(granted=True)

@@ -106,7 +106,7 @@ class Manifest:
     def parse(cls, text: str | bytes) -> Self:
         """The manifest that `Group.manifest` wrote."""
         content = json.loads(text)
-        return cls(content["token"], tuple(Place(shard, id) for shard, id in content["places"]))
+        return cls(content["token"], tuple(Place(shard, name) for shard, name in content["places"]))
 
 
 def take(entries: Iterable[Entry], *, rows: int, size: int) -> Group:

@@ -15,6 +15,8 @@ Foreign exceptions are mapped at the rim: redis in `buffer.py`, clickhouse-conne
 `clickhouse.py`, and these to gRPC statuses in `statuses.py`.
 """
 
+# ruff: noqa: N818 # errors are named for what happened, as in the SDK
+
 
 class IngestError(Exception):
     """Root of what the ingest tiers raise on purpose."""

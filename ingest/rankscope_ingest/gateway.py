@@ -8,18 +8,17 @@ call is taken, calls in flight get a few seconds, the broker's connections close
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
 
 from rankscope_ingest import metrics
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.conflicts import ConflictWatch
 from rankscope_ingest.control import ControlService
-from rankscope_ingest.errors import BrokerUnavailable, ConfigError
+from rankscope_ingest.errors import ConfigError
+from rankscope_ingest.health import Health
 from rankscope_ingest.service import IngestService
 from rankscope_ingest.settings import GatewaySettings, host_and_port
 from rankscope_proto.v1.ingest_pb2 import DESCRIPTOR
@@ -27,7 +26,6 @@ from rankscope_proto.v1.ingest_pb2 import DESCRIPTOR
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_S = 3.0
-HEALTH_EVERY_S = 2.0
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", 8 * 2**20),
     ("grpc.max_send_message_length", 2**20),
@@ -48,6 +46,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
 )
 MAX_CALLS = 4_096
+
+_INGEST = DESCRIPTOR.services_by_name["Ingest"]
+_CONTROL = DESCRIPTOR.services_by_name["Control"]
 
 
 async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
@@ -70,32 +71,28 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         for warning in await buffer.check():
             logger.warning(warning)
         server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
-        health = health_aio.HealthServicer()
-        _add_services(server, buffer, health=health, budget=config.shard_budget_bytes)
+        _add_services(server, buffer, budget=config.shard_budget_bytes)
+        health = Health(server, [service.full_name for service in (_INGEST, _CONTROL)])
         _bind(server, config.gateway_listen)
         await server.start()
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         logger.info("listening on %s", config.gateway_listen)
-        await _watch_health(health, buffer, stop=stop)
-        await health.enter_graceful_shutdown()
+        await health.watch(buffer, stop)
 
 
-def _add_services(server: grpc.aio.Server, buffer: Buffer, *, health: health_aio.HealthServicer, budget: int) -> None:
+def _add_services(server: grpc.aio.Server, buffer: Buffer, *, budget: int) -> None:
+    """Adds `Ingest` and `Control` without deserialisers and serialisers: bytes in, bytes out."""
     ingest = IngestService(buffer, ConflictWatch(buffer, budget=budget), budget=budget)
     control = ControlService(buffer)
-    services = DESCRIPTOR.services_by_name
-    # No deserialiser and no serialiser: bytes in, bytes out.
-    ingest_methods = {
+    ingest_methods: dict[str, "grpc.RpcMethodHandler[bytes, bytes]"] = {
         "Push": grpc.unary_unary_rpc_method_handler(ingest.push),
         "Stream": grpc.stream_stream_rpc_method_handler(ingest.stream),
     }
-    control_methods = {"Attach": grpc.stream_stream_rpc_method_handler(control.attach)}
-    handlers = (
-        grpc.method_handlers_generic_handler(services["Ingest"].full_name, ingest_methods),
-        grpc.method_handlers_generic_handler(services["Control"].full_name, control_methods),
-    )
-    server.add_generic_rpc_handlers(handlers)
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    control_methods: dict[str, "grpc.RpcMethodHandler[bytes, bytes]"] = {
+        "Attach": grpc.stream_stream_rpc_method_handler(control.attach)
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_INGEST.full_name, ingest_methods),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_CONTROL.full_name, control_methods),))
 
 
 def _bind(server: grpc.aio.Server, listen: str) -> None:
@@ -112,23 +109,3 @@ def _taken(listen: str) -> ConfigError:
         f"cannot listen on {listen}: the port is taken or the address is not this machine's; "
         "set RANKSCOPE_GATEWAY_LISTEN to another"
     )
-
-
-async def _watch_health(health: health_aio.HealthServicer, buffer: Buffer, *, stop: asyncio.Event) -> None:
-    """Says for every service whether the broker answers, until `stop` is set."""
-    names = ("", *(service.full_name for service in DESCRIPTOR.services_by_name.values()))
-    while not stop.is_set():
-        state = await _health_of(buffer)
-        for name in names:
-            await health.set(name, state)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), HEALTH_EVERY_S)
-
-
-async def _health_of(buffer: Buffer) -> health_pb2.HealthCheckResponse.ServingStatus:
-    try:
-        await buffer.ping()
-    except BrokerUnavailable as error:
-        logger.warning("not serving: %s", error)
-        return health_pb2.HealthCheckResponse.NOT_SERVING
-    return health_pb2.HealthCheckResponse.SERVING

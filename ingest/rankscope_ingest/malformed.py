@@ -4,7 +4,7 @@ The parser says no more than "error parsing". Most often a text is not UTF-8; th
 schema, the same but with bytes for every string, parses it, and the field can be named.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from rankscope_ingest.errors import Refused
 from rankscope_proto.v1 import batch_pb2
 
+FieldProto = descriptor_pb2.FieldDescriptorProto
 _NOT_A_BATCH = "not a Batch of rankscope.v1: it does not parse as one"
 
 
@@ -35,8 +36,8 @@ def _texts(message: Message, prefix: str) -> Iterator[tuple[str, int, bytes]]:
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             yield from _texts(value, f"{name}.")
         elif field.full_name in _STRINGS:
-            repeated = field.label == FieldDescriptor.LABEL_REPEATED
-            yield from ((name, index, text) for index, text in enumerate(value if repeated else [value]))
+            texts: Sequence[bytes] = [value] if isinstance(value, bytes) else value
+            yield from ((name, index, text) for index, text in enumerate(texts))
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -52,8 +53,8 @@ def _bytes_schema() -> tuple[type[Message], frozenset[str]]:
     strings: set[str] = set()
     for message in file.message_type:
         for field in message.field:
-            if field.type == FieldDescriptor.TYPE_STRING:
-                field.type = FieldDescriptor.TYPE_BYTES
+            if field.type == FieldProto.TYPE_STRING:
+                field.type = FieldProto.TYPE_BYTES
                 strings.add(f"{file.package}.{message.name}.{field.name}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

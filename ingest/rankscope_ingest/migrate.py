@@ -30,7 +30,10 @@ ORDER BY version
 SETTINGS non_replicated_deduplication_window = 100
 """
 _APPLIED = "SELECT version, any(checksum), uniqExact(checksum) FROM schema_migrations GROUP BY version"
-_NOTE = "INSERT INTO schema_migrations (version, name, checksum) VALUES ({version:UInt32}, {name:String}, {checksum:String})"
+_NOTE = """
+INSERT INTO schema_migrations (version, name, checksum)
+VALUES ({version:UInt32}, {name:String}, {checksum:String})
+"""
 
 
 class Tables(Protocol):

@@ -31,8 +31,13 @@ MAX_READ_COUNT = 64
 class EntrySource(Protocol):
     """The broker as reading needs it; `Buffer` says what each method promises."""
 
-    async def read(self, *, count: int, block_ms: int) -> list[Entry]: ...
-    async def pending(self, after: Sequence[str], *, count: int) -> tuple[list[Entry], list[Place]]: ...
+    async def read(self, *, count: int, block_ms: int) -> list[Entry]:
+        """New entries."""
+        ...
+
+    async def pending(self, after: Sequence[str], *, count: int) -> tuple[list[Entry], list[Place]]:
+        """Entries read before and not committed, and places whose data is gone."""
+        ...
 
 
 class Reading:

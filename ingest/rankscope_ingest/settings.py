@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rankscope_ingest.errors import ConfigError
 
@@ -38,20 +38,8 @@ DEFAULT_CLICKHOUSE_URL = SecretStr("http://127.0.0.1:8123/default")
 class ServiceSettings(BaseSettings):
     """What all ingest settings share: frozen, from one mapping, secrets masked."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        /,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `read` passes counts; the process's environment is the caller's to hand over."""
-        return (init_settings,)
+    # Nothing comes from the process's own environment: no variable's name begins with a null.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="\0")
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
@@ -62,7 +50,7 @@ class ServiceSettings(BaseSettings):
         """
         given = {name: environ[env_name(name)] for name in cls.model_fields if environ.get(env_name(name))}
         try:
-            return cls(**given)  # pyright: ignore[reportArgumentType] # pydantic parses the texts
+            return cls(**given)
         except ValidationError as error:
             faults = "; ".join(f"{env_name(str(fault['loc'][0]))}: {fault['msg']}" for fault in error.errors())
             raise ConfigError(f"cannot use these settings: {faults}") from error

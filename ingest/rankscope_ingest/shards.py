@@ -9,14 +9,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
-from rankscope_ingest.buffer import WRITER_CLAIM
+from rankscope_ingest.buffer import WRITER_CLAIM, Claimant
 from rankscope_ingest.errors import BrokerUnavailable
 from rankscope_ingest.patience import patiently
 
@@ -29,14 +29,17 @@ RENEW_S = 3.0
 class Claims(Protocol):
     """The broker as claims need it; `Buffer` says what each method promises."""
 
-    async def claim(
-        self, key: str, *, holder: bytes, shown: bytes, lifetime_ms: int, replaces: bytes
-    ) -> bytes | None: ...
-    async def release(self, key: str, *, holder: bytes) -> None: ...
+    async def claim(self, key: str, claimant: Claimant, *, lifetime_ms: int) -> bytes | None:
+        """Takes or keeps a claim; what its holder shows, where it is another."""
+        ...
+
+    async def release(self, key: str, *, holder: bytes) -> None:
+        """Gives a claim back."""
+        ...
 
 
 @asynccontextmanager
-async def holding_the_shards(claims: Claims, stop: asyncio.Event) -> AsyncIterator[None]:
+async def holding_the_shards(claims: Claims, stop: asyncio.Event) -> AsyncGenerator[None]:
     """Holds the shards inside the block; waits for them until they are free or `stop` is set."""
     holder = os.urandom(16).hex().encode()
     shown = orjson.dumps({"node": socket.gethostname(), "boot": boot_id(), "pid": os.getpid(), "id": holder.decode()})
@@ -62,14 +65,18 @@ async def _claimed(claims: Claims, holder: bytes, *, shown: bytes) -> bool:
     if other is None:
         return True
     found = orjson.loads(other)
-    if found["boot"] == boot_id() and not Path(f"/proc/{found['pid']}").exists():
+    if _is_dead(found["boot"], found["pid"]):
         return await _claim(claims, holder, shown=shown, replaces=found["id"].encode()) is None
     logger.info("another writer holds the shards; waiting", extra={"node": found["node"], "pid": found["pid"]})
     return False
 
 
+def _is_dead(boot: str, pid: int) -> bool:
+    return boot == boot_id() and not Path(f"/proc/{pid}").exists()
+
+
 async def _claim(claims: Claims, holder: bytes, *, shown: bytes, replaces: bytes) -> bytes | None:
-    return await claims.claim(WRITER_CLAIM, holder=holder, shown=shown, lifetime_ms=LIFETIME_MS, replaces=replaces)
+    return await claims.claim(WRITER_CLAIM, Claimant(holder, shown, replaces), lifetime_ms=LIFETIME_MS)
 
 
 async def _renew(claims: Claims, holder: bytes, *, shown: bytes) -> None:

@@ -131,7 +131,7 @@ def _check_agreement(sealed: Sealed, header: Header, now_ns: int) -> None:
 def _check_sections(sealed: Sealed, batch: Batch) -> None:
     if len(batch.strings) > MAX_STRINGS:
         raise Refused("strings", f"{len(batch.strings)} entries; at most {MAX_STRINGS}")
-    present = [(rules, getattr(batch, rules.name)) for rules in SECTION_RULES if batch.HasField(rules.name)]
+    present = [(rules, getattr(batch, rules.name)) for rules in SECTION_RULES if rules.is_in(batch)]
     rows = sum(rules.rows(message) for rules, message in present)
     if rows > MAX_ROWS:
         raise Refused("rows", f"{rows} rows; a batch has at most {MAX_ROWS}")
