@@ -165,12 +165,18 @@ def _connect(url: SecretStr) -> _Client:
             "or chdb:///absolute/folder"
         )
     try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        client = clickhouse_connect.get_client(dsn=url.get_secret_value(), autogenerate_session_id=False)
+        client = _client_of(url, folder)
     except (ClickHouseError, OSError) as error:
         raise _unreachable(url, error) from error
     return cast("_Client", client)
+
+
+def _client_of(url: SecretStr, folder: Path | None) -> object:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        return clickhouse_connect.get_client(dsn=url.get_secret_value())
+    # A session would refuse a second query beside a running one.
+    return clickhouse_connect.get_client(dsn=url.get_secret_value(), autogenerate_session_id=False)
 
 
 def _unreachable(url: SecretStr, error: Exception) -> Exception:

@@ -84,11 +84,11 @@ def _add_services(server: grpc.aio.Server, buffer: Buffer, *, budget: int) -> No
     """Adds `Ingest` and `Control` without deserialisers and serialisers: bytes in, bytes out."""
     ingest = IngestService(buffer, ConflictWatch(buffer, budget=budget), budget=budget)
     control = ControlService(buffer)
-    ingest_methods: dict[str, "grpc.RpcMethodHandler[bytes, bytes]"] = {
+    ingest_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Push": grpc.unary_unary_rpc_method_handler(ingest.push),
         "Stream": grpc.stream_stream_rpc_method_handler(ingest.stream),
     }
-    control_methods: dict[str, "grpc.RpcMethodHandler[bytes, bytes]"] = {
+    control_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Attach": grpc.stream_stream_rpc_method_handler(control.attach)
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_INGEST.full_name, ingest_methods),))

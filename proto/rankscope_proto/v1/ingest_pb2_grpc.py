@@ -60,7 +60,11 @@ class IngestServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Stream(self, request_iterator, context):
-        """Delivers batches in order, one acknowledgement each, in the same order.
+        """Delivers batches in order, one acknowledgement each, in the same order. A batch for which there
+        is no room now is answered OUTCOME_EXPECTED with its own seq and retry_after_ms, as are those
+        behind it; the stream stays. A refusal is the stream's status, sent after the acknowledgements
+        of the batches before it: it concerns the first batch that has none. After INVALID_ARGUMENT the
+        sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,8 +172,9 @@ class ControlServicer(object):
     """
 
     def Attach(self, request_iterator, context):
-        """The first status claims the process's rank; the first command answers the claim. Later
-        statuses keep the claim alive; it lapses 10 s after the last one.
+        """The first status claims the process's rank; the first command answers the claim, another one
+        comes when the answer changed. Later statuses keep the claim alive; it lapses 10 s after the
+        last one, or at once when the process ends its side of the stream in order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

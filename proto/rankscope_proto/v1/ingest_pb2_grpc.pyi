@@ -35,7 +35,12 @@ class IngestStub:
         rankscope_proto.v1.ingest_pb2.Sealed,
         rankscope_proto.v1.ingest_pb2.Ack,
     ]
-    """Delivers batches in order, one acknowledgement each, in the same order."""
+    """Delivers batches in order, one acknowledgement each, in the same order. A batch for which there
+    is no room now is answered OUTCOME_EXPECTED with its own seq and retry_after_ms, as are those
+    behind it; the stream stays. A refusal is the stream's status, sent after the acknowledgements
+    of the batches before it: it concerns the first batch that has none. After INVALID_ARGUMENT the
+    sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
+    """
 
 class IngestAsyncStub:
     """Accepts sealed batches."""
@@ -52,7 +57,12 @@ class IngestAsyncStub:
         rankscope_proto.v1.ingest_pb2.Sealed,
         rankscope_proto.v1.ingest_pb2.Ack,
     ]
-    """Delivers batches in order, one acknowledgement each, in the same order."""
+    """Delivers batches in order, one acknowledgement each, in the same order. A batch for which there
+    is no room now is answered OUTCOME_EXPECTED with its own seq and retry_after_ms, as are those
+    behind it; the stream stays. A refusal is the stream's status, sent after the acknowledgements
+    of the batches before it: it concerns the first batch that has none. After INVALID_ARGUMENT the
+    sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
+    """
 
 class IngestServicer(metaclass=abc.ABCMeta):
     """Accepts sealed batches."""
@@ -73,7 +83,12 @@ class IngestServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[rankscope_proto.v1.ingest_pb2.Sealed],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[rankscope_proto.v1.ingest_pb2.Ack], collections.abc.AsyncIterator[rankscope_proto.v1.ingest_pb2.Ack]]:
-        """Delivers batches in order, one acknowledgement each, in the same order."""
+        """Delivers batches in order, one acknowledgement each, in the same order. A batch for which there
+        is no room now is answered OUTCOME_EXPECTED with its own seq and retry_after_ms, as are those
+        behind it; the stream stays. A refusal is the stream's status, sent after the acknowledgements
+        of the batches before it: it concerns the first batch that has none. After INVALID_ARGUMENT the
+        sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
+        """
 
 def add_IngestServicer_to_server(servicer: IngestServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -85,8 +100,9 @@ class ControlStub:
         rankscope_proto.v1.ingest_pb2.AgentStatus,
         rankscope_proto.v1.ingest_pb2.Command,
     ]
-    """The first status claims the process's rank; the first command answers the claim. Later
-    statuses keep the claim alive; it lapses 10 s after the last one.
+    """The first status claims the process's rank; the first command answers the claim, another one
+    comes when the answer changed. Later statuses keep the claim alive; it lapses 10 s after the
+    last one, or at once when the process ends its side of the stream in order.
     """
 
 class ControlAsyncStub:
@@ -96,8 +112,9 @@ class ControlAsyncStub:
         rankscope_proto.v1.ingest_pb2.AgentStatus,
         rankscope_proto.v1.ingest_pb2.Command,
     ]
-    """The first status claims the process's rank; the first command answers the claim. Later
-    statuses keep the claim alive; it lapses 10 s after the last one.
+    """The first status claims the process's rank; the first command answers the claim, another one
+    comes when the answer changed. Later statuses keep the claim alive; it lapses 10 s after the
+    last one, or at once when the process ends its side of the stream in order.
     """
 
 class ControlServicer(metaclass=abc.ABCMeta):
@@ -109,8 +126,9 @@ class ControlServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[rankscope_proto.v1.ingest_pb2.AgentStatus],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[rankscope_proto.v1.ingest_pb2.Command], collections.abc.AsyncIterator[rankscope_proto.v1.ingest_pb2.Command]]:
-        """The first status claims the process's rank; the first command answers the claim. Later
-        statuses keep the claim alive; it lapses 10 s after the last one.
+        """The first status claims the process's rank; the first command answers the claim, another one
+        comes when the answer changed. Later statuses keep the claim alive; it lapses 10 s after the
+        last one, or at once when the process ends its side of the stream in order.
         """
 
 def add_ControlServicer_to_server(servicer: ControlServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
