@@ -1,4 +1,4 @@
-"""TQL, the query language over spans and tensor statistics: text to tree, tree to text, tree checked against the fields.
+"""TQL, the query language over spans and tensor statistics: from text to checked tree.
 
 >>> from rankscope import tql
 >>> tql.format(tql.parse("tensor.nan_count>0 && rank in [0,1]"))

@@ -2,16 +2,20 @@
 
 import difflib
 import re
-from typing import Any
+import string
+from typing import TYPE_CHECKING, Any
 
-from lark import Token, Transformer, v_args
+from lark import Token, Tree
 from lark.tree import Meta
 
 from rankscope.tql import nodes
 from rankscope.tql.errors import Place, TqlSyntaxError
 from rankscope.tql.words import MAX_ITEMS, UNITS
 
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(.*)", re.DOTALL)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LETTERS = f"{string.ascii_letters}_"
 _PART = re.compile(r"""\.(?:([A-Za-z_][A-Za-z0-9_]*)|("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "t": "\t", "r": "\r"}
@@ -42,9 +46,17 @@ def _unquoted(token: Token, quoted: str, *, at: int = 0) -> str:
     return _ESCAPE.sub(letter, quoted[1:-1])
 
 
-@v_args(meta=True, inline=True)
-class Builder(Transformer[Token, Any]):
-    """Builds nodes bottom up; recursion is bounded because the depth was checked before."""
+class Builder:
+    """Builds nodes bottom up; recursion is bounded because the depth was checked before.
+
+    Each method is a rule of the grammar: it takes where the rule stands and what its parts became.
+    """
+
+    def build(self, tree: Tree[Token]) -> Any:
+        """The node of a subtree."""
+        parts = [self.build(part) if isinstance(part, Tree) else part for part in tree.children]
+        make: Callable[..., Any] = getattr(self, tree.data)
+        return make(tree.meta, *parts)
 
     def start(self, meta: Meta, selection: Any, /, *stages: Any) -> nodes.Query:
         """A whole query."""
@@ -135,9 +147,8 @@ class Builder(Transformer[Token, Any]):
 
     def number(self, meta: Meta, token: Token, /) -> nodes.Number:
         """A number with or without a unit."""
-        found = _NUMBER.fullmatch(token)
-        assert found is not None, "NUMBER in the grammar is the same pattern"
-        text, unit = found[1], found[2]
+        text = token.rstrip(_LETTERS)
+        unit = token[len(text) :]
         if unit and unit not in UNITS:
             place = place_of(token)
             unit_place = Place(place.start + len(text), place.end, place.line, place.column + len(text))
@@ -150,9 +161,9 @@ class Builder(Transformer[Token, Any]):
         """A string."""
         return nodes.Text(_unquoted(token, str(token)), place=place_of(meta))
 
-    def boolean(self, meta: Meta, token: Token, /) -> nodes.Boolean:
+    def boolean(self, meta: Meta, word: Token, /) -> nodes.Boolean:
         """`true` or `false`."""
-        return nodes.Boolean(token == "true", place=place_of(meta))
+        return nodes.Boolean(word == "true", place=place_of(meta))
 
     def call(self, meta: Meta, function: Token, /, *arguments: Any) -> nodes.Call:
         """A function, or an aggregate behind `|`."""
@@ -182,8 +193,8 @@ class Builder(Transformer[Token, Any]):
 
     def aggregate(self, meta: Meta, calls: tuple[nodes.Call, ...], /, *groups: Any) -> nodes.Aggregate:
         """`| count() by a every 10 steps`."""
-        by = next((group for group in groups if isinstance(group, tuple)), ())
-        every = next((group for group in groups if isinstance(group, nodes.Every)), None)
+        every = groups[-1] if groups and isinstance(groups[-1], nodes.Every) else None
+        by: tuple[nodes.Value, ...] = groups[0] if groups and groups[0] is not every else ()
         return nodes.Aggregate(calls, by, every, place=place_of(meta))
 
     def across(self, meta: Meta, axis: Any, call: Any, by: Any = (), /) -> nodes.Across:

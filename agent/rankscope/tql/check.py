@@ -19,12 +19,12 @@ def check(query: nodes.Query) -> Checked:
         TqlTypeError: A name, type, unit or value does not fit.
         TqlUnsupported: Part of the language, but not answered by this version.
     """
-    _refuse_relations(query)
+    selection = _predicate_of(query)
     entity = entity_of(query)
     pipeline = Pipeline(Resolver(entity))
     for stage in query.stages:
         pipeline.add(stage)
-    conjuncts = [part for where in (query.selection, *pipeline.wheres) for part in _conjuncts(where)]
+    conjuncts = [part for where in (selection, *pipeline.wheres) for part in _conjuncts(where)]
     return Checked(
         entity,
         _all([part for part in conjuncts if _belongs(part, entity)], entity),
@@ -37,7 +37,8 @@ def check(query: nodes.Query) -> Checked:
     )
 
 
-def _refuse_relations(query: nodes.Query) -> None:
+def _predicate_of(query: nodes.Query) -> nodes.Predicate:
+    """The selection, if it is a predicate of single rows."""
     selection = query.selection
     if isinstance(selection, nodes.Structure):
         relation = selection.relations[0]
@@ -46,13 +47,13 @@ def _refuse_relations(query: nodes.Query) -> None:
     if isinstance(selection, nodes.TraceSet):
         message = "relating spans of one trace with {} is not answered yet"
         raise TqlUnsupported("unsupported", message, place=selection.place)
+    return selection
 
 
-def _conjuncts(node: object) -> list[nodes.Predicate]:
+def _conjuncts(node: nodes.Predicate) -> list[nodes.Predicate]:
     """The parts of which all must be true; a condition on them can be checked one by one."""
     if isinstance(node, nodes.And):
         return [part for operand in node.operands for part in _conjuncts(operand)]
-    assert isinstance(node, nodes.Predicate), "relations were refused"
     return [node]
 
 
@@ -75,11 +76,10 @@ def _all(parts: list[nodes.Predicate], entity: Entity) -> Condition:
 def _companion(conjuncts: list[nodes.Predicate], entity: Entity) -> Companion | None:
     """The semi-join that the conjuncts about another entity make."""
     foreign = [part for part in conjuncts if not _belongs(part, entity)]
-    if not foreign:
-        return None
     others = entities_in(tuple(foreign))
-    joined = {entity, others[0]}
-    if len(others) > 1 or joined != {Entity.TENSOR, Entity.SPAN}:
+    if not others:
+        return None
+    if {entity, *others} != {Entity.TENSOR, Entity.SPAN}:
         kinds = ", ".join(f"{scope}." for scope in (entity, *others))
         message = f"joining {kinds} is not answered: only tensor. and span. join, on run, launch, rank and step"
         raise TqlUnsupported("unsupported", message, place=foreign[0].place)

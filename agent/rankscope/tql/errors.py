@@ -96,5 +96,5 @@ class TqlTypeError(TqlError):
     """A query whose fields, types, units or ranges do not fit."""
 
 
-class TqlUnsupported(TqlError):
+class TqlUnsupported(TqlError):  # noqa: N818 -- not a fault of the query
     """Part of the language, but not answered by this version."""

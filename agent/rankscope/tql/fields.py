@@ -47,6 +47,10 @@ ORDERED = {*NUMBERS, Type.STRING, Type.DURATION, Type.SIZE, Type.TIME}
 """The types that have less and more."""
 
 
+Vocabulary = type[names.Code]
+"""A closed set of words with codes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of one entity.
@@ -57,9 +61,9 @@ class Field:
         column: Columns of the entity's table; two for a trace id and for a sum of columns.
         type: Type of its values.
         table: ClickHouse type of the column.
-        low: Least value (inclusive), None where it has no range.
+        low: Least value (inclusive) of an integer, duration or time.
         high: Greatest value (inclusive).
-        vocabulary: The words it may hold, for `Type.WORD`.
+        vocabulary: The words it may hold, for `Type.WORD`; none elsewhere.
         nullable: Whether the column itself can be NULL.
         absent: The value that stands for "missing" in a column that cannot be NULL; None: never missing.
         meaning: One sentence.
@@ -70,17 +74,17 @@ class Field:
     column: tuple[str, ...]
     type: Type
     table: str
-    low: int | None = None
-    high: int | None = None
-    vocabulary: type[names.Code] | None = None
+    low: int = 0
+    high: int = 0
+    vocabulary: Vocabulary = names.Code
     nullable: bool = False
     absent: str | int | None = None
     meaning: str = ""
 
     @property
-    def can_miss(self) -> bool:
-        """Whether a row can be without it."""
-        return self.nullable or self.absent is not None
+    def id_digits(self) -> int:
+        """Hexadecimal digits of an id."""
+        return 32 if len(self.column) == 2 or self.table.startswith("FixedString") else 16
 
 
 SECTION: Mapping[Entity, Section] = {
@@ -174,7 +178,7 @@ def _absent(declared: Declared) -> str | int | None:
 
 
 def _field(entity: Entity, name: str, declared: Declared) -> Field:
-    low, high = _RANGE.get(declared.table, (None, None))
+    low, high = _RANGE.get(declared.table, (0, 0))
     absent = _absent(declared)
     declared_low = 0 if absent == -1 else declared.low
     return Field(
@@ -185,7 +189,7 @@ def _field(entity: Entity, name: str, declared: Declared) -> Field:
         declared.table,
         low=declared_low if declared_low is not None else low,
         high=declared.high if declared.high is not None else high,
-        vocabulary=declared.vocabulary,
+        vocabulary=declared.vocabulary or names.Code,
         nullable=declared.optional is not None,
         absent=absent,
         meaning=declared.meaning,

@@ -18,7 +18,7 @@ def format_query(query: nodes.Query) -> str:
     Args:
         query: A tree from `parse`, or built by hand from the same nodes.
     """
-    return " | ".join([_selection(query.selection), *(_stage(stage) for stage in query.stages)])
+    return " | ".join([_selection(query.selection), *(_STAGES[type(stage)](stage) for stage in query.stages)])
 
 
 def _selection(selection: nodes.Predicate | nodes.Structure | nodes.TraceSet) -> str:
@@ -89,9 +89,16 @@ def _values(values: tuple[nodes.Value, ...]) -> str:
 
 
 def format_value(node: nodes.Value, *, within: int = 0) -> str:
+    """A value as text; in parentheses where it binds no more than what it stands within.
+
+    Args:
+        node: The value.
+        within: How strongly the operator around it binds; 0: there is none.
+    """
     if isinstance(node, nodes.Arithmetic):
         strength = _SUM if node.operator in "+-" else _PRODUCT
-        text = f"{format_value(node.left, within=strength - 1)} {node.operator} {format_value(node.right, within=strength)}"
+        left, right = format_value(node.left, within=strength - 1), format_value(node.right, within=strength)
+        text = f"{left} {node.operator} {right}"
         return f"({text})" if strength <= within else text
     if isinstance(node, nodes.Negate):
         return f"-{format_value(node.operand, within=_FACTOR)}"
@@ -125,31 +132,54 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _stage(stage: nodes.Stage) -> str:
-    match stage:
-        case nodes.Where():
-            return f"where {_predicate(stage.predicate)}"
-        case nodes.Select():
-            return f"select {_values(stage.items)}"
-        case nodes.Aggregate():
-            return f"{_values(stage.calls)}{_by(stage.by)}{_every(stage.every)}"
-        case nodes.Across():
-            return f"across {field_text(stage.axis)}: {format_value(stage.call)}{_by(stage.by)}"
-        case nodes.OrderBy() | nodes.Top():
-            return _ordering(stage)
-        case nodes.Limit():
-            return f"limit {format_value(stage.count)}"
-        case nodes.First():
-            return "first"
-        case nodes.Last():
-            return "last"
+def _where(stage: nodes.Where) -> str:
+    return f"where {_predicate(stage.predicate)}"
 
 
-def _ordering(stage: nodes.OrderBy | nodes.Top) -> str:
-    if isinstance(stage, nodes.Top):
-        return f"top {format_value(stage.count)} by {format_value(stage.value)}"
+def _select(stage: nodes.Select) -> str:
+    return f"select {_values(stage.items)}"
+
+
+def _aggregate(stage: nodes.Aggregate) -> str:
+    return f"{_values(stage.calls)}{_by(stage.by)}{_every(stage.every)}"
+
+
+def _across(stage: nodes.Across) -> str:
+    return f"across {field_text(stage.axis)}: {format_value(stage.call)}{_by(stage.by)}"
+
+
+def _order_by(stage: nodes.OrderBy) -> str:
     keys = (f"{format_value(key.value)}{' desc' if key.descending else ''}" for key in stage.keys)
     return f"order by {', '.join(keys)}"
+
+
+def _top(stage: nodes.Top) -> str:
+    return f"top {format_value(stage.count)} by {format_value(stage.value)}"
+
+
+def _first(_stage: nodes.First) -> str:
+    return "first"
+
+
+def _last(_stage: nodes.Last) -> str:
+    return "last"
+
+
+def _limit(stage: nodes.Limit) -> str:
+    return f"limit {format_value(stage.count)}"
+
+
+_STAGES: dict[type, Callable[[Any], str]] = {
+    nodes.Where: _where,
+    nodes.Select: _select,
+    nodes.Aggregate: _aggregate,
+    nodes.Across: _across,
+    nodes.OrderBy: _order_by,
+    nodes.Top: _top,
+    nodes.First: _first,
+    nodes.Last: _last,
+    nodes.Limit: _limit,
+}
 
 
 def _by(values: tuple[nodes.Value, ...]) -> str:

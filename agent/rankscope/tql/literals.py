@@ -1,63 +1,98 @@
 """From a literal and the field beside it to a constant: the type fits, the unit is right, the value is in range."""
 
-import datetime
+import datetime as dt
 import decimal
 import math
 import re
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rankscope.tql import nodes
 from rankscope.tql.checked import Constant, Key, Operand
-from rankscope.tql.errors import TqlTypeError, TqlUnsupported
-from rankscope.tql.fields import NUMBERS, Type
-from rankscope.tql.formatting import format_value
+from rankscope.tql.errors import Place, TqlTypeError
+from rankscope.tql.fields import NUMBERS, Field, Type
+from rankscope.tql.formatting import field_text, format_value
 from rankscope.tql.words import DURATIONS, SIZES
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,9})(.*)")
 _SMALLEST_FLOAT32 = 2.0**-149
-Literal = nodes.Number | nodes.Negate | nodes.Text | nodes.Boolean
-"""What a constant is written as."""
+_SCALE = {"": 1, **DURATIONS, **SIZES}
+_EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A number with the minus signs before it."""
+
+    number: nodes.Number
+    negative: bool
+    place: Place
+
+    def __str__(self) -> str:
+        """As it would be written."""
+        return f"{'-' if self.negative else ''}{format_value(self.number)}"
+
+    @property
+    def exact(self) -> decimal.Decimal:
+        """Its value in base units: ns, bytes, or as it stands."""
+        value = _EXACT.multiply(decimal.Decimal(self.number.text), decimal.Decimal(_SCALE[self.number.unit]))
+        return -value if self.negative else value
+
+
+Literal = Signed | nodes.Text | nodes.Boolean
+"""What stands for itself."""
+
+
+def literal_of(value: nodes.Value) -> Literal | None:
+    """The value as a literal; None if it is something to be computed or looked up."""
+    inner, negative = value, False
+    while isinstance(inner, nodes.Negate):
+        inner, negative = inner.operand, not negative
+    if isinstance(inner, nodes.Number):
+        return Signed(inner, negative, value.place)
+    return value if isinstance(value, nodes.Text | nodes.Boolean) else None
+
+
+def text_of(literal: Literal) -> str:
+    """The literal as it would be written."""
+    return str(literal) if isinstance(literal, Signed) else format_value(literal)
 
 
 def name_of(operand: Operand) -> str:
     """The operand as a query writes it."""
     if isinstance(operand, Key):
-        return format_value(nodes.FieldRef(operand.scope, operand.key))
+        return field_text(nodes.FieldRef(operand.scope, operand.key))
     return operand.name
 
 
 def type_of(literal: Literal) -> Type:
     """The type a literal has by itself."""
-    match literal:
-        case nodes.Text():
-            return Type.STRING
-        case nodes.Boolean():
-            return Type.BOOL
-        case nodes.Negate():
-            return type_of(_number_within(literal))
-        case nodes.Number():
-            if literal.unit:
-                return Type.DURATION if literal.unit in DURATIONS else Type.SIZE
-            return Type.INTEGER if literal.text.isdigit() else Type.FLOAT
+    if isinstance(literal, nodes.Text):
+        return Type.STRING
+    if isinstance(literal, nodes.Boolean):
+        return Type.BOOL
+    if literal.number.unit:
+        return Type.DURATION if literal.number.unit in DURATIONS else Type.SIZE
+    return Type.INTEGER if literal.number.text.isdigit() else Type.FLOAT
 
 
 def constant(literal: Literal, operand: Operand) -> Constant:
-    """The literal as a value of the operand's type; among attributes, which the SDK keeps as text, true is "true".
+    """The literal as a value of the operand's type.
 
     Raises:
         TqlTypeError: Its type, unit or range does not fit the operand.
     """
-    wanted, given = operand.type, type_of(literal)
-    if isinstance(literal, nodes.Boolean) and isinstance(operand, Key) and wanted is Type.STRING:
-        return Constant("true" if literal.value else "false", "String")
-    if isinstance(literal, nodes.Text) and wanted in _FROM_TEXT:
-        return _FROM_TEXT[wanted](literal, operand)
-    if isinstance(literal, nodes.Text | nodes.Boolean) or not _fits(given, wanted):
+    if isinstance(operand, Key):
+        return _of_key(literal, operand)
+    if isinstance(literal, nodes.Text) and operand.type in _FROM_TEXT:
+        return _FROM_TEXT[operand.type](literal, operand)
+    if not isinstance(literal, Signed) or not _fits(type_of(literal), operand.type):
         raise _mismatch(literal, operand)
-    if wanted is Type.FLOAT:
+    if operand.type is Type.FLOAT:
         return _float(literal, operand)
-    if given is Type.FLOAT:
+    if type_of(literal) is Type.FLOAT:
         return Constant(_as_float(literal), "Float64")
     return _integer(literal, operand)
 
@@ -66,134 +101,128 @@ def _fits(given: Type, wanted: Type) -> bool:
     return given is wanted or (given in NUMBERS and wanted in NUMBERS)
 
 
+def _of_key(literal: Literal, key: Key) -> Constant:
+    """A text or a number; the SDK keeps a true label as the text "true"."""
+    if isinstance(literal, nodes.Text) and key.type is Type.STRING:
+        return Constant(literal.value, "String")
+    if isinstance(literal, nodes.Boolean) and key.type is Type.STRING:
+        return Constant("true" if literal.value else "false", "String")
+    if isinstance(literal, Signed) and type_of(literal) in NUMBERS and key.type is Type.FLOAT:
+        return Constant(_as_float(literal), "Float64")
+    raise _mismatch(literal, key)
+
+
 def _mismatch(literal: Literal, operand: Operand) -> TqlTypeError:
     given, wanted = type_of(literal), operand.type
-    message = f"{name_of(operand)} is {_a(wanted)}, {format_value(literal)} is {_a(given)}: they do not compare"
+    message = f"{name_of(operand)} is {_a(wanted)}, {text_of(literal)} is {_a(given)}: they do not compare"
+    return TqlTypeError(
+        "type_mismatch", message, place=literal.place, expected=(_a(wanted),), hint=_instead(literal, operand)
+    )
+
+
+def _instead(literal: Literal, operand: Operand) -> str:
+    if isinstance(operand, Field) and operand.type is Type.WORD:
+        return f'write one of its words, as in "{next(iter(operand.vocabulary)).value}"'
     hints = {
         Type.DURATION: "write a unit, as in 5ms",
         Type.TIME: 'write a time as "2026-11-29T12:00:00Z"',
-        Type.WORD: f"write one of its words, as in {_example_word(operand)}",
-        Type.STRING: f'write it in quotes: "{format_value(literal)}"',
+        Type.STRING: f'write it in quotes: "{text_of(literal)}"',
         Type.ID: "write its hexadecimal digits in quotes",
     }
-    hint = hints.get(wanted, "leave out the unit" if given in {Type.DURATION, Type.SIZE} else "")
-    return TqlTypeError("type_mismatch", message, place=literal.place, expected=(_a(wanted),), hint=hint)
+    has_unit = type_of(literal) in {Type.DURATION, Type.SIZE}
+    return hints.get(operand.type, "leave out the unit" if has_unit else "")
 
 
 def _a(kind: Type) -> str:
     return f"an {kind}" if kind[0] in "aei" else f"a {kind}"
 
 
-def _example_word(operand: Operand) -> str:
-    if isinstance(operand, Key) or operand.vocabulary is None:
-        return "a string"
-    return f'"{next(iter(operand.vocabulary)).value}"'
+def _out_of_range(literal: Literal, operand: Operand, allowed: str, /, *, hint: str = "") -> TqlTypeError:
+    message = f"{text_of(literal)} is out of the range of {name_of(operand)}"
+    return TqlTypeError("out_of_range", message, place=literal.place, expected=(allowed,), hint=hint)
 
 
-def _number_within(literal: nodes.Number | nodes.Negate) -> nodes.Number:
-    inner: nodes.Value = literal
-    while isinstance(inner, nodes.Negate):
-        inner = inner.operand
-    if not isinstance(inner, nodes.Number):
-        raise TqlUnsupported("unsupported", "arithmetic is not answered yet", place=literal.place)
-    return inner
-
-
-def _exact(literal: nodes.Number | nodes.Negate) -> decimal.Decimal:
-    """The number as written, in base units."""
-    number, negative, inner = _number_within(literal), False, literal
-    while isinstance(inner, nodes.Negate):
-        negative, inner = not negative, inner.operand
-    scale = {**DURATIONS, **SIZES}.get(number.unit, 1)
-    with decimal.localcontext(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
-        value = decimal.Decimal(number.text) * scale
-    return -value if negative else value
-
-
-def _as_float(literal: nodes.Number | nodes.Negate) -> float:
-    value = float(_exact(literal))
+def _as_float(literal: Signed) -> float:
+    value = float(literal.exact)
     if math.isinf(value):
-        message = f"{format_value(literal)} is beyond what a 64-bit float holds"
+        message = f"{literal} is beyond what a 64-bit float holds"
         raise TqlTypeError("out_of_range", message, place=literal.place)
     return value
 
 
-def _float(literal: nodes.Number | nodes.Negate, operand: Operand) -> Constant:
+def _float(literal: Signed, field: Field) -> Constant:
     """A float of the column's width: 0.1 then equals a stored 0.1, which double precision would deny."""
     value = _as_float(literal)
-    if isinstance(operand, Key) or operand.table != "Float32":
+    if field.table != "Float32":
         return Constant(value, "Float64")
     try:
         narrow: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
         narrow = math.inf
     if math.isinf(narrow) or 0.0 < abs(value) < _SMALLEST_FLOAT32:
-        message = f"{format_value(literal)} is out of the range of {name_of(operand)}, a 32-bit float"
-        limits = ("0, or a magnitude of 1.4e-45 to 3.4e38",)
-        raise TqlTypeError("out_of_range", message, place=literal.place, expected=limits)
+        raise _out_of_range(literal, field, "0, or a magnitude of 1.4e-45 to 3.4e38, as 32-bit floats are")
     return Constant(narrow, "Float32")
 
 
-def _integer(literal: nodes.Number | nodes.Negate, operand: Operand) -> Constant:
-    assert not isinstance(operand, Key), "the values of maps are texts and floats"
-    exact = _exact(literal)
-    low, high = operand.low, operand.high
-    assert low is not None and high is not None, "every integer column has a range"
-    if not low <= exact <= high:
-        message = f"{format_value(literal)} is out of the range of {operand.name}"
-        hint = f"write missing({operand.name}) for rows without it" if exact == operand.absent else ""
-        raise TqlTypeError("out_of_range", message, place=literal.place, expected=(f"{low} to {high}",), hint=hint)
+def _integer(literal: Signed, field: Field) -> Constant:
+    exact = literal.exact
+    if not field.low <= exact <= field.high:
+        hint = f"write missing({field.name}) for rows without it" if exact == field.absent else ""
+        raise _out_of_range(literal, field, f"{field.low} to {field.high}", hint=hint)
     if exact != exact.to_integral_value():
-        message = f"{format_value(literal)} is no whole number of {'ns' if operand.type is Type.DURATION else 'bytes'}"
+        message = f"{literal} is no whole number of ns"
         raise TqlTypeError("not_whole", message, place=literal.place)
-    return Constant(int(exact), operand.table)
+    return Constant(int(exact), field.table)
 
 
-def _string(literal: nodes.Text, operand: Operand) -> Constant:
-    if literal.value == "" and not isinstance(operand, Key):
-        name = name_of(operand)
-        message = f'{name} == "" is never true: an empty {name} counts as missing'
-        raise TqlTypeError("empty_string", message, place=literal.place, hint=f"write missing({name})")
+def _string(literal: nodes.Text, field: Field) -> Constant:
+    if not literal.value and field.absent == "":
+        message = f"an empty {field.name} counts as missing, and nothing compares with what is missing"
+        raise TqlTypeError("empty_string", message, place=literal.place, hint=f"write missing({field.name})")
     return Constant(literal.value, "String")
 
 
-def _word(literal: nodes.Text, operand: Operand) -> Constant:
-    assert not isinstance(operand, Key) and operand.vocabulary is not None, "only fields with a vocabulary are words"
-    words = {word.value: word.code for word in operand.vocabulary}
+def _word(literal: nodes.Text, field: Field) -> Constant:
+    words = {word.value: word.code for word in field.vocabulary}
     if literal.value not in words:
-        message = f"{format_value(literal)} is no word of {operand.name}"
+        message = f"{text_of(literal)} is no word of {field.name}"
         raise TqlTypeError("unknown_word", message, place=literal.place, expected=tuple(words))
     return Constant(words[literal.value], "UInt8")
 
 
-def _id(literal: nodes.Text, operand: Operand) -> Constant:
-    assert not isinstance(operand, Key), "the values of maps are texts and floats"
-    wide = len(operand.column) == 2 or operand.table.startswith("FixedString")
-    digits = literal.value.lower().replace("-", "") if wide else literal.value.lower()
-    length = 32 if wide else 16
-    if not re.fullmatch(f"[0-9a-f]{{{length}}}", digits):
-        message = f"{format_value(literal)} is no id as {operand.name} has it"
-        raise TqlTypeError("bad_id", message, place=literal.place, expected=(f"{length} hexadecimal digits",))
+def _id(literal: nodes.Text, field: Field) -> Constant:
+    long = field.id_digits == 32
+    digits = literal.value.lower().replace("-", "") if long else literal.value.lower()
+    if not re.fullmatch(f"[0-9a-f]{{{field.id_digits}}}", digits):
+        message = f"{text_of(literal)} is no id as {field.name} has it"
+        expected = (f"{field.id_digits} hexadecimal digits",)
+        raise TqlTypeError("bad_id", message, place=literal.place, expected=expected)
+    if field.absent == 0 and not int(digits, 16):
+        message = f"the id 0 stands for a missing {field.name}, and nothing compares with what is missing"
+        raise TqlTypeError("out_of_range", message, place=literal.place, hint=f"write missing({field.name})")
     return Constant(digits, "String")
 
 
-def _time(literal: nodes.Text, operand: Operand) -> Constant:
+def _time(literal: nodes.Text, field: Field) -> Constant:
     found = _FRACTION.fullmatch(literal.value)
     whole, fraction = (found[1] + found[3], found[2]) if found else (literal.value, "")
     try:
-        moment = datetime.datetime.fromisoformat(whole)
+        moment = dt.datetime.fromisoformat(whole)
     except ValueError as error:
-        message = f"{format_value(literal)} is no time"
+        message = f"{text_of(literal)} is no time"
         shape = '"2026-11-29T12:00:00Z"'
         raise TqlTypeError("bad_time", message, place=literal.place, expected=(shape,)) from error
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-    seconds = (aware - _EPOCH) // datetime.timedelta(seconds=1)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    seconds = (aware - _EPOCH) // dt.timedelta(seconds=1)
     value = seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0)
-    assert not isinstance(operand, Key) and operand.low is not None and operand.high is not None, "times have a range"
-    if not operand.low <= value <= operand.high:
-        message = f"{format_value(literal)} is out of the range of {operand.name}"
-        raise TqlTypeError("out_of_range", message, place=literal.place, expected=("the years 2000 to 2199",))
+    if not field.low <= value <= field.high:
+        raise _out_of_range(literal, field, "the years 2000 to 2199")
     return Constant(value, "Int64")
 
 
-_FROM_TEXT = {Type.STRING: _string, Type.WORD: _word, Type.ID: _id, Type.TIME: _time}
+_FROM_TEXT: dict[Type, Callable[[nodes.Text, Field], Constant]] = {
+    Type.STRING: _string,
+    Type.WORD: _word,
+    Type.ID: _id,
+    Type.TIME: _time,
+}

@@ -69,7 +69,7 @@ def parse(text: str) -> Query:
     except UnexpectedCharacters as error:
         raise _unexpected_character(text, error) from error
     _check_size(tree)
-    return _built(Builder(), tree)
+    return Builder().build(tree)
 
 
 @functools.cache
@@ -78,18 +78,6 @@ def _parser() -> "Lark":
 
     grammar = files("rankscope.tql").joinpath("grammar.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=False)
-
-
-def _built(builder: Any, tree: "Tree[Token]") -> Query:
-    """What the builder makes of a tree; its own errors come through as they are."""
-    from lark.exceptions import VisitError
-
-    try:
-        return builder.transform(tree)
-    except VisitError as error:
-        if isinstance(error.orig_exc, TqlSyntaxError):
-            raise error.orig_exc from None
-        raise
 
 
 def _check_text(text: str) -> None:
@@ -130,7 +118,7 @@ def _check_size(tree: "Tree[Token]") -> None:
 
 
 def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
-    token = error.token
+    token: Token = error.token
     expected = _in_words(error.accepts or error.expected)
     if token.type == "$END":
         place = place_at(text, len(text.rstrip()))
@@ -141,7 +129,7 @@ def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
 
 
 def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntaxError:
-    start = error.pos_in_stream or 0
+    start = int(error.pos_in_stream or 0)
     letter = text[start]
     expected = _in_words(error.allowed or set())
     if letter in "\"'":

@@ -20,7 +20,7 @@ from rankscope.tql.checked import (
 from rankscope.tql.errors import TqlTypeError, TqlUnsupported
 from rankscope.tql.fields import NUMBERS, ORDERED, Type
 from rankscope.tql.formatting import field_text, format_value
-from rankscope.tql.literals import Literal, constant, name_of, type_of
+from rankscope.tql.literals import Literal, constant, literal_of, name_of, text_of, type_of
 from rankscope.tql.resolve import Resolver
 
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -78,18 +78,8 @@ def _field(value: nodes.Value) -> nodes.FieldRef:
     raise TqlTypeError("no_field", message, place=value.place, expected=("a field",))
 
 
-def _literal(value: nodes.Value) -> Literal | None:
-    """The value if it is one that stands for itself."""
-    inner = value
-    while isinstance(inner, nodes.Negate):
-        inner = inner.operand
-    if isinstance(inner, nodes.Number):
-        return value if isinstance(value, nodes.Number | nodes.Negate) else None
-    return value if isinstance(value, nodes.Text | nodes.Boolean) else None
-
-
 def _comparison(node: nodes.Comparison, resolver: Resolver) -> Compare:
-    left, right = _literal(node.left), _literal(node.right)
+    left, right = literal_of(node.left), literal_of(node.right)
     if left is not None and right is not None:
         message = f"{format_value(node.left)} {node.operator} {format_value(node.right)} compares no field"
         raise TqlTypeError("no_field", message, place=node.place, expected=("a field on one side",))
@@ -137,8 +127,8 @@ def _comparable(left: Operand, right: Operand) -> bool:
         return right.type in NUMBERS
     if isinstance(left, Key) or isinstance(right, Key):
         return left.type is right.type
-    same_shape = left.type is not Type.ID or (left.table, len(left.column)) == (right.table, len(right.column))
-    return left.type is right.type and left.vocabulary is right.vocabulary and same_shape
+    same_length = left.type is not Type.ID or left.id_digits == right.id_digits
+    return left.type is right.type and left.vocabulary is right.vocabulary and same_length
 
 
 def _refuse_unordered(operand: Operand, node: nodes.Comparison) -> None:
@@ -158,7 +148,7 @@ def _membership(node: nodes.Membership, resolver: Resolver) -> Condition:
         raise TqlTypeError("unordered", message, place=node.place, expected=("in [..]",))
     greatest = constant(high, operand)
     if _is_empty(least, greatest):
-        message = f"nothing lies in {format_value(low)}..{format_value(high)}: the first end is the greater"
+        message = f"nothing lies in {text_of(low)}..{text_of(high)}: the first end is the greater"
         raise TqlTypeError("empty_interval", message, place=node.among.place)
     return Between(operand, least, greatest)
 
@@ -170,7 +160,7 @@ def _is_empty(low: Constant, high: Constant) -> bool:
 
 
 def _required(value: nodes.Value) -> Literal:
-    literal = _literal(value)
+    literal = literal_of(value)
     if literal is None:
         _field(value)
         raise TqlUnsupported(

@@ -4,12 +4,12 @@ Values stay plain Python here; the service's JSON conventions (strings for `_ns`
 where a response is made.
 """
 
-import datetime
+import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.checked import Key, Operand
 from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Type
@@ -43,7 +43,7 @@ class Column:
     """
 
     name: str
-    value: exp.Expression
+    value: Expr
     write: Writer
 
 
@@ -94,7 +94,7 @@ def _write_maps(item: Item, name: str, value: tuple[dict[str, str], dict[str, fl
 def iso_time(time_ns: int) -> str:
     """Ns since the epoch as ISO-8601 in UTC, nine decimals."""
     whole, fraction = divmod(time_ns, _SECOND_NS)
-    moment = datetime.datetime.fromtimestamp(whole, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(whole, dt.UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
 
 
@@ -157,7 +157,7 @@ def of_operand(operand: Operand, parameters: Parameters, *, grouped: bool = Fals
     return Column(_name(operand), value, _writer(operand))
 
 
-def of_count(value: exp.Expression) -> Column:
+def of_count(value: Expr) -> Column:
     """The number of rows of a group."""
     return Column("count", value, _write_plain)
 
@@ -167,7 +167,7 @@ def _name(field: Field) -> str:
 
 
 def _writer(field: Field) -> Writer:
-    if field.vocabulary is not None:
+    if field.type is Type.WORD:
         return _write_word(field.vocabulary)
     if field.type is Type.ID and field.table == "UInt64":
         if len(field.column) == 2:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.checked import Checked
 from rankscope.tql.fields import Entity
@@ -109,7 +109,7 @@ def compile_query(
     return Compiled(sql, values, count, counted, checked.entity, plan.columns, checked.limit, mark, returned)
 
 
-def _selected(plan: Plan) -> list[exp.Expression]:
+def _selected(plan: Plan) -> list[Expr]:
     shown = [alias(known.value, f"c{at}") for at, known in enumerate(plan.columns)]
     return [*shown, *(alias(key.value, f"k{at}") for at, key in enumerate(plan.keys))]
 
@@ -119,6 +119,6 @@ def _mark(plan: Plan, text: str) -> str:
     return fingerprint(f"{text} {order}")
 
 
-def _text(statement: exp.Expression) -> str:
+def _text(statement: Expr) -> str:
     """SQL as clickhouse-connect looks for placeholders in it: `{name:Type}` without a space."""
     return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", statement.sql(dialect="clickhouse", pretty=True))

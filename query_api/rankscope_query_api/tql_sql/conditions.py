@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.checked import (
     AllOf,
@@ -39,12 +40,12 @@ _OPERATORS: dict[str, type[exp.Binary]] = {
 _FLOAT_TESTS = {"isnan": "isNaN", "isinf": "isInfinite", "isfinite": "isFinite"}
 
 
-def compile_condition(condition: Condition, parameters: Parameters) -> exp.Expression:
+def compile_condition(condition: Condition, parameters: Parameters) -> Expr:
     """The condition as an expression that is 0 or 1 for every row."""
     return _COMPILERS[type(condition)](condition, parameters)
 
 
-def _compare(condition: Compare, parameters: Parameters) -> exp.Expression:
+def _compare(condition: Compare, parameters: Parameters) -> Expr:
     left, right = condition.left, condition.right
     if not isinstance(right, Constant):
         sides = [source(left, parameters), source(right, parameters)]
@@ -58,11 +59,11 @@ def _compare(condition: Compare, parameters: Parameters) -> exp.Expression:
     return _guarded(compared, [side], unequal=condition.operator == "!=", certain=certain)
 
 
-def _binary(operator: str, left: exp.Expression, right: exp.Expression) -> exp.Expression:
+def _binary(operator: str, left: Expr, right: Expr) -> Expr:
     return _OPERATORS[operator](this=left.copy(), expression=right.copy())
 
 
-def _bound(value: Constant, parameters: Parameters) -> exp.Expression:
+def _bound(value: Constant, parameters: Parameters) -> Expr:
     return parameters.bind(value.value, "String" if "String" in value.table else value.table)
 
 
@@ -83,9 +84,7 @@ def _holds_of_absent(side: Source, operator: str, value: float | str) -> bool:
     return results[operator]
 
 
-def _guarded(
-    compared: exp.Expression, sides: list[Source], *, unequal: bool = False, certain: bool = True
-) -> exp.Expression:
+def _guarded(compared: Expr, sides: list[Source], *, unequal: bool = False, certain: bool = True) -> Expr:
     """A comparison that is 0 where a side is missing or NaN.
 
     Args:
@@ -101,7 +100,7 @@ def _guarded(
     return call("ifNull", whole, number(0)) if any(side.nullable for side in sides) else whole
 
 
-def _compare_id(field: Field, operator: str, *, digits: str, parameters: Parameters) -> exp.Expression:
+def _compare_id(field: Field, operator: str, *, digits: str, parameters: Parameters) -> Expr:
     same = _same_id(field, digits, parameters=parameters)
     side = source(field, parameters)
     if operator == "==":
@@ -109,7 +108,7 @@ def _compare_id(field: Field, operator: str, *, digits: str, parameters: Paramet
     return _guarded(exp.Not(this=exp.Paren(this=same)), [side], certain=False)
 
 
-def _same_id(field: Field, digits: str, *, parameters: Parameters) -> exp.Expression:
+def _same_id(field: Field, digits: str, *, parameters: Parameters) -> Expr:
     """Whether an id is the one of these hexadecimal digits; ids are compared as the tables store them."""
     if len(field.column) == 2:
         halves = zip(field.column, (digits[:16], digits[16:]), strict=True)
@@ -119,11 +118,11 @@ def _same_id(field: Field, digits: str, *, parameters: Parameters) -> exp.Expres
     return _same_word(field.column[0], digits, parameters)
 
 
-def _same_word(name: str, digits: str, parameters: Parameters, /) -> exp.Expression:
+def _same_word(name: str, digits: str, parameters: Parameters, /) -> Expr:
     return exp.EQ(this=column(name), expression=parameters.bind(int(digits, 16), "UInt64"))
 
 
-def _one_of(condition: OneOf, parameters: Parameters) -> exp.Expression:
+def _one_of(condition: OneOf, parameters: Parameters) -> Expr:
     operand = condition.operand
     side = source(operand, parameters)
     if isinstance(operand, Field) and operand.type is Type.ID:
@@ -134,7 +133,7 @@ def _one_of(condition: OneOf, parameters: Parameters) -> exp.Expression:
     return _guarded(exp.In(this=side.value.copy(), expressions=among), [side], certain=certain)
 
 
-def _between(condition: Between, parameters: Parameters) -> exp.Expression:
+def _between(condition: Between, parameters: Parameters) -> Expr:
     side = source(condition.operand, parameters)
     bounds = [
         _binary(">=", side.value, _bound(condition.low, parameters)),
@@ -144,29 +143,29 @@ def _between(condition: Between, parameters: Parameters) -> exp.Expression:
     return _guarded(all_of(bounds), [side], certain=certain)
 
 
-def _exists(condition: Exists, parameters: Parameters) -> exp.Expression:
+def _exists(condition: Exists, parameters: Parameters) -> Expr:
     present = source(condition.operand, parameters).present
     return number(1) if present is None else present.copy()
 
 
-def _float_test(condition: FloatTest, parameters: Parameters) -> exp.Expression:
+def _float_test(condition: FloatTest, parameters: Parameters) -> Expr:
     side = source(condition.operand, parameters)
     return _guarded(call(_FLOAT_TESTS[condition.question], side.value.copy()), [side], certain=False)
 
 
-def _opposite(condition: Opposite, parameters: Parameters) -> exp.Expression:
+def _opposite(condition: Opposite, parameters: Parameters) -> Expr:
     return exp.Not(this=exp.Paren(this=compile_condition(condition.operand, parameters)))
 
 
-def _all_of(condition: AllOf, parameters: Parameters) -> exp.Expression:
+def _all_of(condition: AllOf, parameters: Parameters) -> Expr:
     return all_of([compile_condition(operand, parameters) for operand in condition.operands])
 
 
-def _any_of(condition: AnyOf, parameters: Parameters) -> exp.Expression:
+def _any_of(condition: AnyOf, parameters: Parameters) -> Expr:
     return exp.Paren(this=exp.or_(*(compile_condition(operand, parameters) for operand in condition.operands)))
 
 
-_COMPILERS: dict[type, Callable[[Any, Parameters], exp.Expression]] = {
+_COMPILERS: dict[type, Callable[[Any, Parameters], Expr]] = {
     Compare: _compare,
     OneOf: _one_of,
     Between: _between,

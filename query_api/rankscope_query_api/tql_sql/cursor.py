@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.tql_sql.ordering import SortKey
@@ -61,16 +62,15 @@ def decode(text: str, mark: str, *, keys: Sequence[SortKey]) -> Cursor:
         found: object = json.loads(raw)
     except (ValueError, binascii.Error, RecursionError) as error:
         raise _refused(text) from error
-    match found:
-        case [str() as made_for, int() as returned, *row] if made_for == mark and not isinstance(returned, bool):
-            values = [_fitting(value, key.table) for value, key in zip(row, keys, strict=False)]
-            complete = len(row) == len(keys) and 0 <= returned < 2**63
-            fitting = [value for value in values if value is not None]
-            if complete and len(fitting) == len(keys):
-                return Cursor(returned, fitting)
-        case _:
-            pass
-    raise _refused(text)
+    values = cast("list[object]", found) if isinstance(found, list) else []
+    if len(values) != len(keys) + 2:
+        raise _refused(text)
+    made_for, returned, *row = values
+    fitted = [_fitting(value, key.table) for value, key in zip(row, keys, strict=True)]
+    fitting = [value for value in fitted if value is not None]
+    if made_for != mark or not isinstance(returned, int) or returned < 1 or len(fitting) < len(keys):
+        raise _refused(text)
+    return Cursor(returned, fitting)
 
 
 def _fitting(value: object, table: str) -> Value | None:

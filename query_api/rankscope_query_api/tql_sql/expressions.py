@@ -9,38 +9,39 @@ its value is and when it is there, so that conditions can be two-valued: in SQL'
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.checked import Key, Operand
 from rankscope.tql.fields import MAPS, Field, Type
 from rankscope_query_api.tql_sql.parameters import Parameters
 
 
-def call(function: str, *arguments: exp.Expression) -> exp.Expression:
+def call(function: str, *arguments: Expr) -> Expr:
     """A ClickHouse function by its own name."""
     return exp.Anonymous(this=function, expressions=list(arguments))
 
 
-def number(value: int) -> exp.Expression:
+def number(value: int) -> Expr:
     """A small constant of the compiler's own; what a query says is bound instead."""
     return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)
 
 
-def constant(value: int | str) -> exp.Expression:
+def constant(value: int | str) -> Expr:
     """An absent word as SQL: a number, or the empty string."""
     return number(value) if isinstance(value, int) else exp.Literal.string(value)
 
 
-def column(name: str) -> exp.Expression:
+def column(name: str) -> Expr:
     """A column; names come from the field table only."""
     return exp.column(exp.to_identifier(name, quoted=True))
 
 
-def all_of(parts: list[exp.Expression]) -> exp.Expression:
+def all_of(parts: list[Expr]) -> Expr:
     """The conjunction; of none, true."""
     return exp.and_(*parts) if parts else number(1)
 
 
-def step() -> exp.Expression:
+def step() -> Expr:
     """The step, -1 where there is none: the very expression that the tables are sorted by, so it prunes."""
     return call("ifNull", column("step"), number(-1))
 
@@ -58,15 +59,15 @@ class Source:
         table: ClickHouse type, without Nullable.
     """
 
-    value: exp.Expression
-    present: exp.Expression | None
+    value: Expr
+    present: Expr | None
     nullable: bool
     absent: int | str | None
     is_float: bool
     table: str
 
     @property
-    def or_null(self) -> exp.Expression:
+    def or_null(self) -> Expr:
         """The value, NULL where the row has none."""
         if self.absent is not None:
             return call("nullIf", self.value.copy(), constant(self.absent))
@@ -111,7 +112,7 @@ def _plain(table: str) -> str:
     return "String" if "String" in table else table
 
 
-def _trace_id() -> exp.Expression:
+def _trace_id() -> Expr:
     high = call("bitShiftLeft", call("toUInt128", column("trace_hi")), number(64))
     return call("bitOr", high, call("toUInt128", column("trace_lo")))
 
@@ -131,11 +132,11 @@ def _of_key(key: Key, parameters: Parameters) -> Source:
     return Source(at_key(one, name), has_key(one, name), nullable=False, absent=None, is_float=is_float, table=table)
 
 
-def has_key(name: str, key: exp.Expression) -> exp.Expression:
+def has_key(name: str, key: Expr) -> Expr:
     """Whether the map column has the key."""
     return call("mapContains", column(name), key.copy())
 
 
-def at_key(name: str, key: exp.Expression) -> exp.Expression:
+def at_key(name: str, key: Expr) -> Expr:
     """The value under the key."""
     return exp.Bracket(this=column(name), expressions=[key.copy()])

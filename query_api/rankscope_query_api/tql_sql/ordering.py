@@ -9,6 +9,7 @@ that "after this row" is one comparison.
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import SECTION, TIME_COLUMN, Entity
 from rankscope_query_api.tql_sql.expressions import Source, all_of, call, column, number, step
@@ -25,7 +26,7 @@ class SortKey:
         descending: Greatest first.
     """
 
-    value: exp.Expression
+    value: Expr
     table: str
     descending: bool = False
 
@@ -52,7 +53,7 @@ def row_order(entity: Entity) -> list[SortKey]:
 
 def operand_order(side: Source, *, descending: bool) -> list[SortKey]:
     """The keys of one `order by` value: first the rows that have it, then NaN, then those without."""
-    kinds: list[exp.Expression] = []
+    kinds: list[Expr] = []
     if side.present is not None:
         kinds += [exp.Not(this=exp.Paren(this=side.present.copy())), number(2)]
     if side.is_float:
@@ -69,7 +70,7 @@ def _bindable(table: str) -> str:
     return "Float64" if table == "Float32" else table
 
 
-def _without_nan(side: Source) -> exp.Expression:
+def _without_nan(side: Source) -> Expr:
     value = side.value.copy()
     nothing = exp.Literal.string("") if side.table == "String" else number(0)
     if side.is_float:
@@ -77,12 +78,12 @@ def _without_nan(side: Source) -> exp.Expression:
     return call("ifNull", value, nothing) if side.nullable else value
 
 
-def order_by(keys: list[SortKey]) -> list[exp.Expression]:
+def order_by(keys: list[SortKey]) -> list[Expr]:
     """The keys as the items of an ORDER BY."""
     return [exp.Ordered(this=key.value.copy(), desc=key.descending, nulls_first=False) for key in keys]
 
 
-def beyond(keys: list[SortKey], row: list[Value], parameters: Parameters, /) -> exp.Expression:
+def beyond(keys: list[SortKey], row: list[Value], parameters: Parameters, /) -> Expr:
     """True of the rows that come after a given one.
 
     Args:
@@ -97,10 +98,10 @@ def beyond(keys: list[SortKey], row: list[Value], parameters: Parameters, /) -> 
     return all_of([at_least(this=keys[0].value.copy(), expression=bound[0].copy()), exp.Paren(this=exp.or_(*cases))])
 
 
-def _first_difference(keys: list[SortKey], bound: list[exp.Placeholder], at: int, /) -> exp.Expression:
+def _first_difference(keys: list[SortKey], bound: list[exp.Placeholder], at: int, /) -> Expr:
     """True of the rows that equal the given one before a key and lie beyond it there."""
     equal = [
-        exp.EQ(this=key.value.copy(), expression=value.copy()) for key, value in zip(keys[:at], bound, strict=False)
+        exp.EQ(this=key.value.copy(), expression=value.copy()) for key, value in zip(keys[:at], bound[:at], strict=True)
     ]
     operator = exp.LT if keys[at].descending else exp.GT
     return exp.Paren(this=all_of([*equal, operator(this=keys[at].value.copy(), expression=bound[at].copy())]))

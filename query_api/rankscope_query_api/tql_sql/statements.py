@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
-from rankscope.tql.checked import Checked, Count, Operand, Ordering
+from rankscope.tql.checked import Checked, Companion, Count, Operand, Ordering
 from rankscope.tql.fields import SECTION, Entity
 from rankscope_proto import names
 from rankscope_query_api.tql_sql.columns import Column, of_count, of_operand, of_row
@@ -60,12 +61,15 @@ class Planner:
             columns = of_row(entity, self.parameters)
         else:
             columns = tuple(of_operand(operand, self.parameters) for operand in select)
-        keys = [key for ordering in self.checked.order for key in self._keys(ordering)]
+        keys = [key for ordering in self.checked.order for key in self._keys(ordering, {}, counted="")]
         return Plan(self._matching(), columns, [*keys, *row_order(entity)])
 
-    def _keys(self, ordering: Ordering) -> list[SortKey]:
-        assert not isinstance(ordering.operand, Count), "only groups have a count"
-        return operand_order(source(ordering.operand, self.parameters), descending=ordering.descending)
+    def _keys(self, ordering: Ordering, sides: dict[Operand, Source], *, counted: str) -> list[SortKey]:
+        """The keys of one `order by` value: a group's own, its count, or a row's."""
+        if isinstance(ordering.operand, Count):
+            return [SortKey(column(counted), "UInt64", ordering.descending)]
+        side = sides.get(ordering.operand) or source(ordering.operand, self.parameters)
+        return operand_order(side, descending=ordering.descending)
 
     def _groups(self, group: tuple[Operand, ...]) -> Plan:
         columns = [of_operand(operand, self.parameters, grouped=True) for operand in group]
@@ -75,7 +79,7 @@ class Planner:
         if group:
             inner = inner.group_by(*(exp.column(f"c{at}") for at in range(len(group))))
         sides = {operand: self._grouped(operand, f"c{at}") for at, operand in enumerate(group)}
-        keys = [key for ordering in self.checked.order for key in self._group_keys(ordering, sides, counted=counted)]
+        keys = [key for ordering in self.checked.order for key in self._keys(ordering, sides, counted=counted)]
         keys += [key for side in sides.values() for key in operand_order(side, descending=False)]
         shown = tuple(Column(known.name, column(f"c{at}"), known.write) for at, known in enumerate(columns))
         base = exp.select().from_(inner.subquery("groups"))
@@ -88,11 +92,6 @@ class Planner:
         present = call("isNotNull", column(name)) if missing else None
         return Source(column(name), present, nullable=missing, absent=None, is_float=side.is_float, table=side.table)
 
-    def _group_keys(self, ordering: Ordering, sides: dict[Operand, Source], *, counted: str) -> list[SortKey]:
-        if isinstance(ordering.operand, Count):
-            return [SortKey(column(counted), "UInt64", ordering.descending)]
-        return operand_order(sides[ordering.operand], descending=ordering.descending)
-
     def _matching(self) -> exp.Select:
         """The rows of the query's entity that fulfil its condition."""
         checked = self.checked
@@ -101,38 +100,36 @@ class Planner:
             if checked.entity is Entity.SPAN:
                 parts.append(_in_step_trace())
             joined = exp.Tuple(expressions=_join_keys())
-            parts.append(exp.In(this=joined, query=self._companions().subquery()))
+            parts.append(exp.In(this=joined, query=self._companions(checked.companion).subquery()))
         return self._from(checked.entity, parts)
 
-    def _companions(self) -> exp.Select:
+    def _companions(self, companion: Companion) -> exp.Select:
         """(run, launch, rank, step) of the other entity's rows that fulfil their condition."""
-        companion = self.checked.companion
-        assert companion is not None, "asked only where there is one"
         parts = [exp.NEQ(this=step(), expression=number(-1)), compile_condition(companion.condition, self.parameters)]
         if companion.entity is Entity.SPAN:
             parts.append(_in_step_trace())
         return self._from(companion.entity, parts).select(*_join_keys())
 
-    def _from(self, entity: Entity, parts: list[exp.Expression]) -> exp.Select:
-        scope: list[exp.Expression] = [self._equals("project", "project", value=self.project)]
+    def _from(self, entity: Entity, parts: list[Expr]) -> exp.Select:
+        scope: list[Expr] = [self._equals("project", "project", value=self.project)]
         if self.run is not None:
             scope.append(self._equals("run_id", "run", value=self.run))
         table = exp.to_table(SECTION[entity].table)
         return exp.select().from_(table).where(all_of([*scope, *parts]), copy=False)
 
-    def _equals(self, name: str, parameter: str, *, value: str) -> exp.Expression:
+    def _equals(self, name: str, parameter: str, *, value: str) -> Expr:
         return exp.EQ(this=exp.column(name), expression=self.parameters.named(parameter, value, table="String"))
 
 
-def alias(value: exp.Expression, name: str) -> exp.Expression:
+def alias(value: Expr, name: str) -> Expr:
     """The expression under a name of the compiler's own."""
     return exp.alias_(value.copy(), name)
 
 
-def _join_keys() -> list[exp.Expression]:
+def _join_keys() -> list[Expr]:
     return [exp.column("run_id"), exp.column("launch_id"), exp.column("rank"), step()]
 
 
-def _in_step_trace() -> exp.Expression:
+def _in_step_trace() -> Expr:
     bit = call("bitAnd", exp.column("flags"), number(_IN_STEP_TRACE))
     return exp.NEQ(this=bit, expression=number(0))
