@@ -1,1 +1,26 @@
 """Traces and tensor statistics of a multi-rank training, in one tree and one query."""
+
+from rankscope import errors, testing
+from rankscope._current import current_run, finish, watch
+from rankscope._init import init
+from rankscope._run import Run
+from rankscope._span import Span, Trace
+from rankscope._step import Step
+from rankscope._version import __version__
+
+__all__ = [
+    "Run",
+    "Span",
+    "Step",
+    "Trace",
+    "__version__",
+    "current_run",
+    "errors",
+    "finish",
+    "init",
+    "testing",
+    "watch",
+]
+
+for _public in (Run, Span, Step, Trace, current_run, finish, init, watch):
+    _public.__module__ = "rankscope"

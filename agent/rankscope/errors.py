@@ -36,9 +36,9 @@ class ExportError(RankscopeError):
     """Data could not be handed over to the gateway."""
 
 
-class Unavailable(ExportError):
+class Unavailable(ExportError):  # noqa: N818  # a state, said in one word
     """The gateway does not answer; the same data may be accepted later."""
 
 
-class Rejected(ExportError):
+class Rejected(ExportError):  # noqa: N818  # a state, said in one word
     """The gateway refused the data, and will refuse it again."""

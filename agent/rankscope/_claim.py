@@ -1,0 +1,182 @@
+"""A rank belongs to one living process: the claim on it, and the heartbeat that keeps it.
+
+The claim is asked for once, by `init`, and renewed for as long as the process records. A gateway
+that cannot be reached does not stop the training: the claim is asked for again when it answers, and
+a refusal then is only said, since at ingest nothing is refused for who sent it.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import grpc
+
+from rankscope._connection import Connection, failure_of
+from rankscope._host import is_alive
+from rankscope._identity import Identity
+from rankscope.errors import ConfigError
+from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
+from rankscope_proto.v1.ingest_pb2_grpc import ControlStub
+
+BEAT_S = 3.0
+"""Pause between heartbeats; a claim lapses 10 s after the last one."""
+
+RELEASE_S = 0.3
+CONNECT_S = 3.0
+"""How long `init` waits for the gateway's answer."""
+
+logger = logging.getLogger("rankscope")
+
+
+class Standing(Enum):
+    """How a claim stands."""
+
+    UNKNOWN = "nobody answered yet"
+    GRANTED = "the rank is this process's"
+    REFUSED = "another process holds it"
+
+
+class Answer(NamedTuple):
+    """The last answer to a claim: how it stands, who holds the rank if refused, why nobody answered."""
+
+    standing: Standing
+    holder: AgentStatus | None
+    failure: str
+
+
+class Claim:
+    """Asks for a rank and keeps it, from a daemon thread of its own.
+
+    Args:
+        connection: The way to the gateway.
+        identity: Who claims.
+    """
+
+    def __init__(self, connection: Connection, identity: Identity) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._replaces = b""
+        self._changed = threading.Condition()
+        self._answer = Answer(Standing.UNKNOWN, None, "no answer")
+        self._asked = 0
+        self._is_closed = False
+        self._call: grpc.Call | None = None
+        self._thread = threading.Thread(target=self._run, name="rankscope-claim", daemon=True)
+        self._thread.start()
+
+    def settle(self, timeout_s: float = CONNECT_S) -> Answer:
+        """Wait for the first answer; a rank whose holder is dead is taken over.
+
+        Returns:
+            The answer; UNKNOWN when nobody answered in time.
+
+        Raises:
+            ConfigError: a living process holds the rank; names its node and pid.
+        """
+        answer = self._next_answer(timeout_s)
+        if answer.standing is not Standing.REFUSED or answer.holder is None:
+            return answer
+        if _is_dead(answer.holder, self._identity):
+            self._ask_again(replaces=answer.holder.incarnation)
+        else:
+            self._ask_again(after_s=BEAT_S)
+        answer = self._next_answer(timeout_s + BEAT_S)
+        if answer.standing is Standing.REFUSED and answer.holder is not None:
+            raise ConfigError(_taken(answer.holder, self._identity))
+        return answer
+
+    def close(self) -> None:
+        """Give the rank up."""
+        with self._changed:
+            self._is_closed = True
+            call = self._call
+            self._changed.notify_all()
+        # Our side of the stream ends in order, which frees the rank at once instead of after 10 s.
+        self._thread.join(RELEASE_S)
+        if call is not None:
+            call.cancel()
+
+    def _next_answer(self, timeout_s: float) -> Answer:
+        with self._changed:
+            self._changed.wait_for(lambda: self._answer.standing is not Standing.UNKNOWN, timeout_s)
+            return self._answer
+
+    def _ask_again(self, *, replaces: bytes = b"", after_s: float = 0.0) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed, after_s)
+            self._replaces = replaces
+            self._answer = Answer(Standing.UNKNOWN, None, "no answer")
+            self._asked += 1
+            call = self._call
+            self._changed.notify_all()
+        if call is not None:
+            call.cancel()
+
+    def _run(self) -> None:
+        pauses = random.Random()
+        while not self._is_closed:
+            asked = self._asked
+            failure = ""
+            try:
+                self._attend()
+            except grpc.RpcError as error:
+                failure = str(failure_of(error, self._connection.endpoint).error)
+            with self._changed:
+                if failure and self._answer.standing is Standing.UNKNOWN:
+                    self._answer = self._answer._replace(failure=failure)
+                self._changed.wait_for(lambda: self._is_closed or self._asked != asked, pauses.uniform(0.5, 1.5))  # noqa: B023  # called at once
+
+    def _attend(self) -> None:
+        """One stream: the claim, then heartbeats, until it ends."""
+        call = ControlStub(self._connection.channel()).Attach(self._statuses(self._asked))
+        with self._changed:
+            self._call = call
+        for command in call:
+            self._take(command)
+
+    def _statuses(self, asked: int) -> Iterator[AgentStatus]:
+        while not self._is_closed and self._asked == asked:
+            yield self._status()
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or self._asked != asked, BEAT_S)
+
+    def _status(self) -> AgentStatus:
+        identity = self._identity
+        return AgentStatus(
+            project=identity.project,
+            run_id=identity.run_id,
+            launch_id=identity.launch_id,
+            process_role=identity.process_role.code,
+            rank=identity.rank,
+            incarnation=identity.incarnation,
+            node=identity.node,
+            pid=identity.pid,
+            boot_id=identity.boot_id,
+            replaces=self._replaces,
+        )
+
+    def _take(self, command: Command) -> None:
+        if command.WhichOneof("command") != "claim":
+            return
+        granted = command.claim.granted
+        with self._changed:
+            if self._answer.standing is Standing.GRANTED and not granted:
+                logger.warning("%s; this process goes on recording", _taken(command.claim.holder, self._identity))
+            standing = Standing.GRANTED if granted else Standing.REFUSED
+            self._answer = Answer(standing, None if granted else command.claim.holder, "")
+            self._changed.notify_all()
+
+
+def _is_dead(holder: AgentStatus, own: Identity) -> bool:
+    """Whether the holder surely does not run: seen from the same boot of the same machine."""
+    return bool(own.boot_id) and holder.boot_id == own.boot_id and not is_alive(holder.pid)
+
+
+def _taken(holder: AgentStatus, own: Identity) -> str:
+    return (
+        f"rank {own.rank} of run {own.run_id} is held by process {holder.pid} on {holder.node or 'an unnamed node'}, "
+        "which lives; end it, or give this process its own rank (RANKSCOPE_RANK) or run (RANKSCOPE_RUN_ID)"
+    )

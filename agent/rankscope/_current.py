@@ -1,0 +1,66 @@
+"""The one run of this process, and the module-level functions that act on it."""
+
+from typing import TYPE_CHECKING, Unpack
+
+from rankscope.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from rankscope._run import Run
+    from rankscope.probe import Watch, WatchOptions
+
+
+class _Slot:
+    """Where the run of this process is kept, and how many there were."""
+
+    run: "Run | None" = None
+    count = 0
+
+
+def get() -> "Run | None":
+    """The current run; None before `init` and after `finish`."""
+    return _Slot.run
+
+
+def replace(run: "Run") -> None:
+    """Make a run the current one."""
+    _Slot.run = run
+    _Slot.count += 1
+
+
+def count() -> int:
+    """How many runs were current in this process so far."""
+    return _Slot.count
+
+
+def forget(run: "Run") -> None:
+    """Make no run current, if it is this one."""
+    if _Slot.run is run:
+        _Slot.run = None
+
+
+def current_run() -> "Run":
+    """The run that `init` made.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if _Slot.run is None:
+        raise ConfigError("there is no run in this process: call rankscope.init() first")
+    return _Slot.run
+
+
+def finish() -> None:
+    """Finish the current run; does nothing when there is none."""
+    if _Slot.run is not None:
+        _Slot.run.finish()
+
+
+def watch(model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
+    """Observe a model's tensors and the phases of its steps, in the current run.
+
+    Raises:
+        ConfigError: there is no run, or an option asks for something that cannot be.
+    """
+    return current_run().watch(model, **options)

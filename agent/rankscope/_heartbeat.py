@@ -1,0 +1,43 @@
+"""What is open right now: one row a thread, so that a hang shows where every rank stands."""
+
+import threading
+from typing import TYPE_CHECKING
+
+from rankscope._block import Block, Column
+
+if TYPE_CHECKING:
+    from rankscope._recording import Recording
+    from rankscope._span import Span
+
+MAX_STACK = 64
+"""Innermost spans kept of a stack: more is a runaway recursion, and its end is what is asked for."""
+
+
+def open_span_block(recording: "Recording") -> Block | None:
+    """The open spans of every thread, outermost first; None when nothing is open."""
+    stacks = _stacks(recording)
+    if not stacks:
+        return None
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    flat = [span for stack in stacks.values() for span in stack]
+    columns: dict[str, Column] = {
+        "heartbeat": [recording.clock.wall_ns()] * len(stacks),
+        "thread": [names.get(ident) or f"thread {ident}" for ident in stacks],
+        "stack_span_id": [span.id for span in flat],
+        "stack_name": [str(span.name) for span in flat],
+        "stack_start": [recording.clock.wall_at(span.start_mono_ns) for span in flat],
+        "stack_n": [len(stack) for stack in stacks.values()],
+    }
+    step = recording.current_step()
+    if step is not None:
+        columns["step"] = [step.step] * len(stacks)
+    return Block("open_spans", len(stacks), columns)
+
+
+def _stacks(recording: "Recording") -> "dict[int, list[Span]]":
+    # A copy first: training opens and ends spans meanwhile. A span is entered before it has a start.
+    spans = [span for span in tuple(recording.open_spans.copy().values()) if span.start_mono_ns]
+    stacks: dict[int, list[Span]] = {}
+    for span in sorted(spans, key=lambda span: (span.start_mono_ns, span.depth)):
+        stacks.setdefault(span.thread, []).append(span)
+    return {ident: stack[-MAX_STACK:] for ident, stack in stacks.items()}

@@ -1,0 +1,47 @@
+"""Facts of this machine and its processes, read from /proc; empty or None where it does not tell."""
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """The id of this boot of the machine; "" where the system has none."""
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""
+
+
+def node_name() -> str:
+    """The host's name."""
+    return socket.gethostname()
+
+
+def process_start(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when it is gone.
+
+    With the pid it names a process for good: pids are used again.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The command's name, in brackets, may hold spaces and brackets itself; field 22 counts after it.
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs; a zombie does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False

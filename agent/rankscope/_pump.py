@@ -1,0 +1,185 @@
+"""The thread that turns rows into batches and hands them on.
+
+It never waits for I/O: an exporter without room says so, and then rows stay in the ring, which
+drops and counts what no longer fits. Faults are counted and the thread goes on.
+"""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rankscope._block import Block
+from rankscope._export import Exporter, SealedBatch
+from rankscope._heartbeat import open_span_block
+from rankscope._seal import SEAL_ROWS, Sealer
+from rankscope_proto.columns import SECTIONS
+from rankscope_proto.names import EventKind, GapCause, Severity
+
+if TYPE_CHECKING:
+    from rankscope._recording import Recording
+    from rankscope._span import Span
+
+SEAL_S = 1.0
+"""A batch is sealed this long after the last one, however small it is."""
+
+HEARTBEAT_S = 5.0
+STALL_S = 2.0
+"""At the end, how long nothing may be accepted before the wait is given up: exit adds no more."""
+
+ROOM_S = 0.05
+"""Pause before an exporter without room is asked again."""
+
+
+class Pump:
+    """Drains a recording's ring into sealed batches and gives them to the exporter.
+
+    Args:
+        recording: Where rows come from.
+        exporter: Where batches go.
+    """
+
+    def __init__(self, recording: "Recording", exporter: Exporter) -> None:
+        self._recording = recording
+        self._exporter = exporter
+        self._sealer = Sealer(recording.identity, clock=recording.clock)
+        self._held: deque[SealedBatch] = deque()
+        self._stopping = False
+        self._seal_at = time.monotonic() + SEAL_S
+        self._beat_at = time.monotonic() + HEARTBEAT_S
+        self._thread = threading.Thread(target=self._run, name="rankscope-seal", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread; rows may still wait in the ring."""
+        self._stopping = True
+        self._recording.ring.wake()
+        self._thread.join(timeout_s)
+
+    def finish(self, last_rows: Sequence[Block], *, deadline: float) -> int:
+        """Seal everything, end the stream and wait for acceptance; after `stop`, in the caller's thread.
+
+        Args:
+            last_rows: Rows to add at the very end.
+            deadline: Monotonic second to give up at.
+
+        Returns:
+            Rows emitted that nobody accepted.
+        """
+        while self._recording.ring.rows():
+            self._drain()
+        self._drain()
+        for block in last_rows:
+            self._add(block)
+        self._add(self._end_of_stream())
+        self._seal()
+        self._hand_over(deadline)
+        self._exporter.close(0.0)
+        return self.unsent_rows()
+
+    def _hand_over(self, deadline: float) -> None:
+        """Wait until everything is accepted, nothing moves any more, or the deadline is over."""
+        stalled_at = time.monotonic() + STALL_S
+        while not self._deliver() and time.monotonic() < min(deadline, stalled_at):
+            waiting = len(self._held)
+            time.sleep(ROOM_S)
+            self._deliver()
+            if len(self._held) < waiting:
+                stalled_at = time.monotonic() + STALL_S
+        if not self._held:
+            self._exporter.flush(max(0.0, deadline - time.monotonic()))
+
+    def unsent_rows(self) -> int:
+        """Sealed rows that nobody has accepted yet."""
+        return sum(batch.rows for batch in self._held) + self._exporter.unsent_rows()
+
+    def emitted_rows(self) -> int:
+        """Rows emitted so far, in all sections."""
+        return sum(self._sealer.emitted(section.name) for section in SECTIONS)
+
+    def dropped_rows(self) -> int:
+        """Rows emitted that were lost before sealing."""
+        return self._sealer.lost_rows()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._recording.ring.wait(self._pause_s())
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001  # the thread must outlive any fault, and says it
+                self._recording.note_fault(f"{type(error).__qualname__} while sealing: {error}")
+
+    def _pause_s(self) -> float:
+        if self._held:
+            return ROOM_S
+        return min(self._seal_at, self._beat_at) - time.monotonic()
+
+    def _turn(self) -> None:
+        while self._deliver() and self._drain():
+            pass
+        now = time.monotonic()
+        if now >= self._beat_at:
+            self._beat_at = now + HEARTBEAT_S
+            self._beat()
+        if now >= self._seal_at and not self._held:
+            self._seal()
+            self._deliver()
+
+    def _beat(self) -> None:
+        block = open_span_block(self._recording)
+        if block is not None and not self._held:
+            self._add(block)
+
+    def _drain(self) -> bool:
+        """Move a batch's worth of rows into the sealer; whether there were any."""
+        ring = self._recording.ring
+        items = ring.drain(SEAL_ROWS)
+        self._sealer.add_lost(ring.take_dropped(), cause=GapCause.RING_FULL)
+        for refusal in self._exporter.take_refused():
+            self._recording.note_fault(f"batch refused: {refusal.detail}")
+            for section, rows in refusal.batch.counts.items():
+                self._sealer.state_gap(section, rows, cause=refusal.cause, detail=refusal.detail, seq=refusal.batch.seq)
+        for item in items:
+            self._add(item)
+        return bool(items)
+
+    def _add(self, item: "Span | Block") -> None:
+        if not self._sealer.fits(item):
+            self._seal()
+        self._sealer.add(item)
+        if self._sealer.is_full:
+            self._seal()
+
+    def _seal(self) -> None:
+        self._seal_at = time.monotonic() + SEAL_S
+        batch = self._sealer.seal()
+        if batch is not None:
+            self._held.append(batch)
+
+    def _deliver(self) -> bool:
+        """Give the exporter what is sealed; whether it took everything."""
+        while self._held:
+            if not self._exporter.send(self._held[0]):
+                return False
+            self._held.popleft()
+        return True
+
+    def _end_of_stream(self) -> Block:
+        emitted = {section.name: self._sealer.emitted(section.name) for section in SECTIONS}
+        emitted["events"] += 1  # this one
+        return Block(
+            "events",
+            1,
+            {
+                "time": (self._recording.clock.wall_ns(),),
+                "kind": (EventKind.END_OF_STREAM.value,),
+                "name": ("end of stream",),
+                "severity": (Severity.INFO.code,),
+                "payload": (json.dumps({"emitted": emitted}),),
+            },
+        )

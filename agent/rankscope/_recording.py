@@ -1,0 +1,146 @@
+"""What the parts of the SDK share while a run records: where rows go and what the process is doing.
+
+The probe and the spans know a run only through this object. Nothing here raises into training:
+what goes wrong is counted, and said once.
+"""
+
+import logging
+import os
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from rankscope._clock import Clock
+from rankscope._identity import Identity
+from rankscope._ids import Ids
+from rankscope._ring import Ring
+
+if TYPE_CHECKING:
+    from rankscope._block import Block
+    from rankscope._span import Span
+    from rankscope._step import LossListener, Step, StepListener
+
+logger = logging.getLogger("rankscope")
+
+_living: "weakref.WeakSet[Recording]" = weakref.WeakSet()
+
+
+class Recording:
+    """The rows of one process of a run, on their way into the ring.
+
+    Args:
+        identity: Who records.
+        clock: Time.
+        ids: Where span ids come from.
+        capacity_rows: Size of the ring.
+
+    Attributes:
+        current: The innermost open span of this thread or task; a ContextVar, so that tasks do not
+            see each other's. The current *step* is one for the process: hooks run on threads of
+            autograd, which inherit no context.
+        open_spans: Spans begun and not ended, by id.
+        armed: Whether anything is recorded; False in a forked child and after the end.
+        faults: How often each kind of internal fault happened.
+    """
+
+    def __init__(self, identity: Identity, *, clock: Clock, ids: Ids, capacity_rows: int) -> None:
+        self.identity = identity
+        self.clock = clock
+        self.ids = ids
+        self.ring = Ring(capacity_rows)
+        self.mono_ns = clock.mono_ns
+        self.new_span_id = ids.span_id
+        self.new_trace_id = ids.trace_id
+        self.current: ContextVar[Span | None] = ContextVar("rankscope_span", default=None)
+        self.open_spans: dict[int, Span] = {}
+        self.armed = True
+        self.faults: Counter[str] = Counter()
+        self._step: Step | None = None
+        self._input_note: tuple[int, int] | None = None
+        self._listeners: tuple[StepListener, ...] = ()
+        self._loss_listeners: tuple[LossListener, ...] = ()
+        _living.add(self)
+
+    def append(self, item: "Span | Block") -> None:
+        """Take finished rows; never waits for I/O, never raises; full: drops and counts them."""
+        if self.armed:
+            self.ring.append(item)
+
+    def parent(self) -> "Span | None":
+        """The span that a new one belongs to."""
+        span = self.current.get()
+        return span if span is None or span.inner is None else span.inner
+
+    def current_step(self) -> "Step | None":
+        """The step this process is in, whatever thread asks."""
+        return self._step
+
+    def replace_step(self, step: "Step | None") -> "Step | None":
+        """Make a step the current one; the one that was."""
+        before, self._step = self._step, step
+        return before
+
+    def add_step_listener(self, listener: "StepListener") -> None:
+        """Tell `listener` of every step from now on."""
+        self._listeners = (*self._listeners, listener)
+
+    def remove_step_listener(self, listener: "StepListener") -> None:
+        """Tell `listener` nothing any more."""
+        self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+    def add_loss_listener(self, listener: "LossListener") -> None:
+        """Call `listener(step, loss)` whenever training names its loss."""
+        self._loss_listeners = (*self._loss_listeners, listener)
+
+    def remove_loss_listener(self, listener: "LossListener") -> None:
+        """Tell `listener` nothing any more."""
+        self._loss_listeners = tuple(other for other in self._loss_listeners if other != listener)
+
+    def tell_started(self, step: "Step") -> None:
+        """Tell the listeners that a step began."""
+        for listener in self._listeners:
+            self._shielded(listener.step_started, step)
+
+    def tell_ended(self, step: "Step") -> None:
+        """Tell the listeners that a step ended."""
+        for listener in self._listeners:
+            self._shielded(listener.step_ended, step)
+
+    def tell_loss(self, step: "Step", loss: object) -> None:
+        """Tell the listeners which tensor is the loss."""
+        for listener in self._loss_listeners:
+            self._shielded(listener, step, loss)
+
+    def note_input(self, start_wall_ns: int, start_mono_ns: int) -> None:
+        """A fetch outside any step began then and ended now; the next step adopts the last one."""
+        del start_wall_ns  # all wall times come from one pair of clocks
+        self._input_note = (start_mono_ns, max(start_mono_ns, self.mono_ns()))
+
+    def take_input_note(self) -> tuple[int, int] | None:
+        """The last fetch's start and end (monotonic ns), once."""
+        note, self._input_note = self._input_note, None
+        return note
+
+    def note_fault(self, what: str) -> None:
+        """Count something that went wrong inside, and say it the first time."""
+        kind = what.partition(":")[0]
+        self.faults[kind] += 1
+        if self.faults[kind] == 1:
+            logger.warning("rankscope goes on without this: %s", what)
+
+    def _shielded(self, callback: Callable[..., object], *arguments: object) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:  # noqa: BLE001  # a listener's fault must not reach training
+            self.note_fault(f"{type(error).__qualname__} in {callback!r}: {error}")
+
+
+def _disarm_in_child() -> None:
+    """A forked child is not the rank: its ids would repeat, and its threads and its channel are gone."""
+    for recording in tuple(_living):
+        recording.armed = False
+
+
+os.register_at_fork(after_in_child=_disarm_in_child)

@@ -1,0 +1,330 @@
+"""One training job, as one of its processes sees it: what training code calls.
+
+Promises: no recording call waits for I/O or raises because of us; `finish` ends within its bound;
+in a forked child everything is a no-op. Wrong arguments (a kind, a step) raise `ValueError` at once.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from rankscope._block import Block, Column
+from rankscope._clock import Clock, SystemClock
+from rankscope._export import Exporter
+from rankscope._host import boot_id, node_name
+from rankscope._identity import Identity, readable_id
+from rankscope._ids import Ids, RandomIds
+from rankscope._labels import labels, numbers
+from rankscope._pump import Pump
+from rankscope._recording import Recording
+from rankscope._run_info import RunInfo, run_info_block
+from rankscope._span import Span, SpanFields, Trace, checked_step
+from rankscope._span_columns import MAX_NAME_BYTES, cut
+from rankscope._step import Step, checked_microstep
+from rankscope_proto.identity import uuid7
+from rankscope_proto.names import RunStatus
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from rankscope.probe import Watch, WatchOptions
+
+RING_ROWS = 65_536
+"""Rows the ring keeps: over half a second of the fastest producer, a few tens of megabytes."""
+
+STOP_S = 1.0
+FINISH_S = 10.0
+"""How long `finish` waits for acceptance while batches are being accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the rows a process emitted.
+
+    Attributes:
+        sent: Accepted by the ingest tier.
+        dropped: Lost before sealing, each stated as a gap.
+        unsent: Neither, when the wait was over.
+    """
+
+    sent: int
+    dropped: int
+    unsent: int
+
+    def __str__(self) -> str:
+        return f"{self.sent} rows sent, {self.dropped} dropped, {self.unsent} not sent"
+
+
+class Run:
+    """One process's part of a run.
+
+    Usually made by `rankscope.init`. Given an exporter it records there and touches nothing else.
+
+    Args:
+        exporter: Where batches go; None: nowhere, and every call costs next to nothing.
+        identity: Who this process is; default: the only process of a new run.
+        clock: Time.
+        ids: Where ids come from.
+        info: Name, configuration, tags and host facts.
+        ring_rows: Rows that wait for sealing at most; more are dropped, counted and stated.
+    """
+
+    def __init__(
+        self,
+        exporter: Exporter | None,
+        *,
+        identity: Identity | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        info: RunInfo | None = None,
+        ring_rows: int = RING_ROWS,
+    ) -> None:
+        clock, ids = clock or SystemClock(), ids or RandomIds()
+        self._info = info or RunInfo()
+        self._on_finish: list[Callable[[Outcome], None]] = []
+        self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, capacity_rows=ring_rows)
+        self._start_ns = clock.wall_ns()
+        self._pid = os.getpid()
+        self._pump: Pump | None = None
+        if exporter is None:
+            self._recording.armed = False
+            return
+        self._pump = Pump(self._recording, exporter)
+        self._recording.append(run_info_block(self._info, RunStatus.RUNNING, start_ns=self._start_ns))
+        self._pump.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_class: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        self.finish(status_after(error_class))
+
+    @property
+    def id(self) -> str:
+        """The run's id, the same on all ranks."""
+        return self._recording.identity.run_id
+
+    @property
+    def project(self) -> str:
+        """The project the run belongs to."""
+        return self._recording.identity.project
+
+    @property
+    def name(self) -> str:
+        """The run's name, for people."""
+        return self._info.name
+
+    @property
+    def config(self) -> Mapping[str, object]:
+        """The configuration given at the start."""
+        return self._info.config
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags given at the start."""
+        return self._info.tags
+
+    @property
+    def rank(self) -> int:
+        """This process's global rank, 0-based."""
+        return self._recording.identity.rank
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether calls leave anything: False without an endpoint, after `finish`, in a forked child."""
+        return self._recording.armed
+
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """How often each kind of internal fault happened; empty: none."""
+        return dict(self._recording.faults)
+
+    def step(self, index: int, microstep: int = 0) -> Step:
+        """A training step, or one microstep of it: a context manager, the root of the step's trace.
+
+        Args:
+            index: Optimizer step, 0-based.
+            microstep: Gradient-accumulation index inside the step.
+
+        Raises:
+            ValueError: not a whole number of at least 0.
+        """
+        return Step(self._recording, checked_step(index), microstep=checked_microstep(microstep))
+
+    def trace(
+        self,
+        name: str,
+        kind: str = "custom",
+        *,
+        attributes: Mapping[str, object] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        step: int | None = None,
+        **fields: Unpack[SpanFields],
+    ) -> Trace:
+        """The root span of a tree of its own; inside a step it keeps the step's number and a link to it.
+
+        Raises:
+            ValueError: `kind`, `step` or an id is not one.
+        """
+        recording = self._recording
+        trace = Trace(recording, name, kind=kind, parent=None)
+        if attributes:
+            trace.attributes = labels(attributes)
+        trace.describe(metrics, step, fields)
+        around = recording.current_step()
+        if around is not None:
+            trace.links = (*trace.links, (around.trace_hi, around.trace_lo, around.id))
+            if step is None:
+                trace.at_step = around.step
+        return trace
+
+    def span(
+        self,
+        name: str,
+        kind: str = "custom",
+        *,
+        attributes: Mapping[str, object] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        step: int | None = None,
+        **fields: Unpack[SpanFields],
+    ) -> Span:
+        """A child of the innermost open span, or a root: a context manager that starts on entry.
+
+        Raises:
+            ValueError: `kind`, `step` or an id is not one.
+        """
+        recording = self._recording
+        span = Span(recording, name, kind=kind, parent=recording.parent())
+        if attributes:
+            span.attributes = labels(attributes)
+        if metrics or fields or step is not None:
+            span.describe(metrics, step, fields)
+        return span
+
+    def start_span(
+        self,
+        name: str,
+        kind: str = "custom",
+        *,
+        attributes: Mapping[str, object] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        step: int | None = None,
+        **fields: Unpack[SpanFields],
+    ) -> Span:
+        """A span that has begun already; end it with `with` or `span.end()`.
+
+        Raises:
+            ValueError: `kind`, `step` or an id is not one.
+        """
+        span = self.span(name, kind, attributes=attributes, metrics=metrics, step=step, **fields)
+        return span.start()
+
+    def log_metric(self, name: str, value: float, *, step: int | None = None) -> None:
+        """Record one value of a metric of the run; NaN and infinities are kept.
+
+        Args:
+            name: At most 512 bytes.
+            value: Anything `float` takes; what it does not take is counted and left out.
+            step: Default: the step this process is in, if any.
+        """
+        self.log_metrics({name: value}, step=step)
+
+    def log_metrics(self, values: Mapping[str, float], *, step: int | None = None) -> None:
+        """Record values of several metrics at one moment.
+
+        Args:
+            values: Metric name → value, as in `log_metric`.
+            step: Default: the step this process is in, if any.
+
+        Raises:
+            ValueError: `step` is not a whole number of at least 0.
+        """
+        recording = self._recording
+        if step is not None:
+            step = checked_step(step)
+        if not recording.armed:
+            return
+        around = recording.current_step()
+        if step is None and around is not None:
+            step = around.step
+        kept = numbers(values, recording.note_fault)
+        if not kept:
+            return
+        columns: dict[str, Column] = {
+            "name": [cut(name, MAX_NAME_BYTES) for name in kept],
+            "value": tuple(kept.values()),
+            "time": (recording.clock.wall_ns(),) * len(kept),
+        }
+        if step is not None:
+            columns["step"] = (step,) * len(kept)
+        recording.append(Block("scalars", len(kept), columns))
+
+    def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
+        """Observe a model's tensors and the phases of its steps; see `rankscope.watch`.
+
+        Raises:
+            ConfigError: an option asks for something that cannot be.
+        """
+        from rankscope.probe import attach
+
+        return attach(self, model, **options)
+
+    def finish(self, status: RunStatus = RunStatus.FINISHED, *, timeout_s: float | None = None) -> None:
+        """End this process's part of the run: seal what is left, wait for acceptance, say the outcome.
+
+        Again, or in a forked child, it does nothing. Rank 0 says on stderr what was sent, dropped
+        and not sent.
+
+        Args:
+            status: How the process ended.
+            timeout_s: Bound of the wait; default: 10 s while batches are being accepted, 2 s while none is.
+        """
+        if os.getpid() != self._pid:
+            return
+        pump, self._pump = self._pump, None
+        outcome = Outcome(0, 0, 0) if pump is None else self._finished(pump, RunStatus(status), timeout_s=timeout_s)
+        callbacks, self._on_finish = self._on_finish, []
+        for callback in callbacks:
+            callback(outcome)
+
+    def _finished(self, pump: Pump, status: RunStatus, *, timeout_s: float | None) -> Outcome:
+        deadline = time.monotonic() + (FINISH_S if timeout_s is None else timeout_s)
+        self._recording.armed = False
+        pump.stop(STOP_S)
+        end_ns = self._recording.clock.wall_ns()
+        last = run_info_block(self._info, status, start_ns=self._start_ns, end_ns=end_ns)
+        unsent = pump.finish([last], deadline=deadline)
+        dropped = pump.dropped_rows()
+        return Outcome(pump.emitted_rows() - unsent - dropped, dropped, unsent)
+
+    def on_finish(self, callback: "Callable[[Outcome], None]") -> None:
+        """Call `callback` once, when `finish` has done its work."""
+        self._on_finish.append(callback)
+
+
+def status_after(error_class: type[BaseException] | None) -> RunStatus:
+    """How a process ended that leaves with this exception."""
+    if error_class is None:
+        return RunStatus.FINISHED
+    return RunStatus.INTERRUPTED if issubclass(error_class, KeyboardInterrupt) else RunStatus.FAILED
+
+
+def _alone(clock: Clock, ids: Ids) -> Identity:
+    return Identity(
+        project="default",
+        run_id=readable_id(ids.entropy(8)),
+        launch_id=ids.entropy(16),
+        incarnation=uuid7(clock.wall_ns(), ids.entropy(10)),
+        pid=os.getpid(),
+        node=node_name(),
+        boot_id=boot_id(),
+    )

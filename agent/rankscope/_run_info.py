@@ -1,0 +1,122 @@
+"""What a process says of its run: at the start, and at the end.
+
+Promises: secrets on the command line are masked before anything leaves the process; a
+configuration that is no JSON is kept as text, never an error.
+"""
+
+import json
+import math
+import os
+import platform
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from rankscope._block import Block, Column
+from rankscope_proto.names import RunStatus
+
+_NAMED_SECRET = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|password|passwd|secret|token|credential)[\w-]*)"  # noqa: S105  # a pattern
+_ASSIGNED = re.compile(rf"(?i)({_NAMED_SECRET}\s*[=:]\s*)(\S+)")
+_OPTION = re.compile(rf"(?i)^--?{_NAMED_SECRET}$")
+_IN_URL = re.compile(r"(\w+://[^/\s:@]*:)[^@\s/]+@")
+_SHAPED = re.compile(
+    r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{20,}|hf_\w{20,}|AKIA\w{12,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)|(bearer\s+)\S+"
+)
+MASK = "[masked]"
+MAX_CONFIG_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a person says of a run.
+
+    Attributes:
+        name: For people; may repeat.
+        config: Settings of the training; nested mappings and sequences of plain values.
+        tags: Words to find the run by.
+        facts: Host facts, name → value.
+    """
+
+    name: str = ""
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    tags: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: int | None = None) -> Block:
+    """One row of `run_info`."""
+    columns: dict[str, Column] = {
+        "status": (status.code,),
+        "name": (info.name,),
+        "config": (config_json(info.config),),
+        "tags": info.tags,
+        "tag_n": (len(info.tags),),
+        "command": (masked_command(sys.argv),),
+        "fact_keys": tuple(info.facts),
+        "fact_values": tuple(info.facts.values()),
+        "fact_n": (len(info.facts),),
+        "start": (start_ns,),
+    }
+    if end_ns is not None:
+        columns["end"] = (end_ns,)
+    return Block("run_info", 1, columns)
+
+
+def config_json(config: Mapping[str, object]) -> str:
+    """The configuration as a JSON object; what JSON does not know becomes text."""
+    try:
+        text = json.dumps(_plain(config), ensure_ascii=False, allow_nan=False)
+    except Exception as error:  # noqa: BLE001  # a foreign object's str may raise anything
+        text = json.dumps({"unreadable": f"{type(error).__qualname__}: {error}"})
+    if len(text) > MAX_CONFIG_BYTES:
+        return json.dumps(
+            {"too_long": f"{len(text)} characters; {MAX_CONFIG_BYTES} are kept", "keys": list(config)[:1000]}
+        )
+    return text
+
+
+def masked_command(arguments: Sequence[str]) -> str:
+    """The command line with values that look like secrets masked."""
+    shown: list[str] = []
+    hide_next = False
+    for argument in arguments:
+        shown.append(MASK if hide_next else masked(argument))
+        hide_next = bool(_OPTION.match(argument))
+    return " ".join(shown)
+
+
+def masked(text: str) -> str:
+    """The text with what looks like a secret masked."""
+    text = _ASSIGNED.sub(rf"\1{MASK}", text)
+    text = _IN_URL.sub(rf"\1{MASK}@", text)
+    return _SHAPED.sub(lambda found: f"{found.group(2) or ''}{MASK}", text)
+
+
+def host_facts() -> dict[str, str]:
+    """What is worth knowing of this host and process, found without touching an accelerator."""
+    facts = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": str(os.cpu_count() or 0),
+    }
+    torch = sys.modules.get("torch")
+    version = getattr(torch, "__version__", None)
+    if version is not None:
+        facts["torch"] = str(version)
+    return facts
+
+
+def _plain(value: object) -> object:
+    """The value with mappings as dicts, sequences as lists, other objects as text, NaN as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)

@@ -1,0 +1,217 @@
+"""Rows become a batch: sealed once, counted exactly, its bytes never touched again.
+
+Promises, for every section and every batch: the header's `emitted` sum equals the rows stored up
+to and including this batch plus the rows that gaps up to and including it declare lost here.
+Sequence numbers start at 0 and have no holes.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rankscope._block import Block, Column
+from rankscope._columns import Dictionary, check, fill
+from rankscope._export import SealedBatch
+from rankscope._span_columns import span_block, span_size
+from rankscope._version import __version__
+from rankscope_proto.columns import SCHEMA_VERSION, SECTION_BY_NAME, SECTIONS
+from rankscope_proto.identity import payload_digest, week_of
+from rankscope_proto.names import GapCause, GapClass
+from rankscope_proto.v1.batch_pb2 import Batch
+
+if TYPE_CHECKING:
+    from rankscope._clock import Clock
+    from rankscope._identity import Identity
+    from rankscope._span import Span
+
+SEAL_ROWS = 2_000
+SEAL_BYTES = 256 * 1024
+MAX_BYTES = 4 * 1024 * 1024
+"""Limits of `wire.md`: small batches cost the ingest tier, and 4 MiB is the hard limit."""
+
+MAX_DETAIL = 512
+
+_VALUE_BYTES = 10
+"""More than any value of a column but text takes on the wire, map keys and lengths included."""
+
+
+class Sealer:
+    """Collects finished items of one process and seals them.
+
+    Args:
+        identity: Who seals.
+        clock: For the sealing time, and to date spans.
+    """
+
+    def __init__(self, identity: "Identity", *, clock: "Clock") -> None:
+        self._identity = identity
+        self._clock = clock
+        self._seq = 0
+        self._sealed: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._spans: list[Span] = []
+        self._blocks: dict[str, list[Block]] = {}
+        self.rows = 0
+        self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch should be sealed before anything is added."""
+        return self.rows >= SEAL_ROWS or self._size >= SEAL_BYTES
+
+    def fits(self, item: "Span | Block") -> bool:
+        """Whether the batch surely stays below the hard limit with the item; else seal first."""
+        return not isinstance(item, Block) or not self.rows or self._size + _block_size(item) < MAX_BYTES // 2
+
+    def add(self, item: "Span | Block") -> None:
+        """Add a finished item to the open batch; a malformed block becomes a gap."""
+        if isinstance(item, Block):
+            try:
+                check(item)
+            except (KeyError, TypeError, ValueError) as error:
+                self._refuse(item, error)
+                return
+            self._size += _block_size(item)
+            self._blocks.setdefault(item.section, []).append(item)
+        else:
+            self._size += span_size(item)
+            self._spans.append(item)
+        self.rows += item.count
+
+    def add_lost(self, dropped: Mapping[str, int], *, cause: GapCause) -> None:
+        """Count rows that were emitted and will never be sealed, and state each as a gap."""
+        for section, rows in dropped.items():
+            self._lost[section] += rows
+            self.state_gap(section, rows, cause=cause)
+
+    def state_gap(self, section: str, rows: int, *, cause: GapCause, detail: str = "", seq: int | None = None) -> None:
+        """Add a gap row: `rows` of `section` are lost, with batch `seq` if one."""
+        now_ns = self._clock.wall_ns()
+        columns: dict[str, Column] = {
+            "class": (GapClass.LOST.code,),
+            "cause": (cause.value,),
+            "data_kind": (section,),
+            "count": (rows,),
+            "start": (now_ns,),
+            "end": (now_ns,),
+            "detail": (detail[:MAX_DETAIL],),
+        }
+        if seq is not None:
+            columns["seq_from"] = columns["seq_to"] = (seq,)
+        self.add(Block("gaps", 1, columns))
+
+    def emitted(self, section: str) -> int:
+        """Rows of a section emitted so far: sealed, waiting in the open batch, or lost."""
+        waiting = sum(block.count for block in self._blocks.get(section, ()))
+        if section == "spans":
+            waiting += len(self._spans)
+        return self._sealed[section] + self._lost[section] + waiting
+
+    def lost_rows(self) -> int:
+        """Rows emitted so far that were lost before sealing."""
+        return self._lost.total()
+
+    def seal(self) -> SealedBatch | None:
+        """Seal the open batch; None when nothing was added."""
+        if not self.rows:
+            return None
+        batch, counts = self._built()
+        if batch.ByteSize() > MAX_BYTES:
+            return self._sealed_without_oversize(counts)
+        return self._close(batch, counts)
+
+    def _close(self, batch: Batch, counts: Counter[str]) -> SealedBatch:
+        self._sealed.update(counts)
+        self._clear()
+        week = self._write_header(batch)
+        payload = batch.SerializeToString()
+        sealed = SealedBatch(
+            payload,
+            self._identity.incarnation,
+            self._seq,
+            payload_digest(payload),
+            counts.total(),
+            week,
+            counts,
+        )
+        self._seq += 1
+        return sealed
+
+    def _sealed_without_oversize(self, counts: Counter[str]) -> SealedBatch | None:
+        # Only a block of megabytes comes here, and `fits` keeps such a block alone.
+        self._clear()
+        self.add_lost(counts, cause=GapCause.OVERSIZE)
+        return self.seal()
+
+    def _built(self) -> tuple[Batch, Counter[str]]:
+        try:
+            return self._build()
+        except (TypeError, ValueError):
+            self._drop_unbuildable()
+            return self._build()
+
+    def _build(self) -> tuple[Batch, Counter[str]]:
+        batch, words = Batch(), Dictionary()
+        counts: Counter[str] = Counter()
+        blocks = dict(self._blocks)
+        if self._spans:
+            blocks["spans"] = [*blocks.get("spans", ()), span_block(self._spans, self._clock)]
+        for section, parts in blocks.items():
+            fill(getattr(batch, section), parts, words)
+            counts[section] = sum(part.count for part in parts)
+        batch.strings.extend(words.strings)
+        return batch, counts
+
+    def _drop_unbuildable(self) -> None:
+        """Take out every block that a message of its own refuses, and state its rows as lost."""
+        blocks = [block for parts in self._blocks.values() for block in parts]
+        self._blocks = {}
+        self.rows = len(self._spans)
+        for block in blocks:
+            try:
+                fill(getattr(Batch(), block.section), [block], Dictionary())
+            except (TypeError, ValueError) as error:
+                self._refuse(block, error)
+            else:
+                self._blocks.setdefault(block.section, []).append(block)
+                self.rows += block.count
+
+    def _refuse(self, block: Block, error: Exception) -> None:
+        known = block.section if block.section in SECTION_BY_NAME else ""
+        self._lost[block.section] += block.count
+        self.state_gap(known, block.count, cause=GapCause.QUARANTINED, detail=str(error))
+
+    def _write_header(self, batch: Batch) -> int:
+        identity, header = self._identity, batch.header
+        now_ns = self._clock.wall_ns()
+        week = week_of(now_ns, now_ns=now_ns)
+        for name in ("project", "run_id", "launch_id", "incarnation", "rank", "local_rank", "world_size"):
+            setattr(header, name, getattr(identity, name))
+        for name in ("worker_index", "parent_rank", "node", "pid", "boot_id"):
+            setattr(header, name, getattr(identity, name))
+        header.schema_version = SCHEMA_VERSION
+        header.process_role = identity.process_role.code
+        header.seq = self._seq
+        header.sealed = now_ns
+        header.sealed_mono = self._clock.mono_ns()
+        header.week = week
+        header.sdk_version = __version__
+        header.mesh_axis.extend(axis for axis, _ in identity.mesh)
+        header.mesh_coordinate.extend(coordinate for _, coordinate in identity.mesh)
+        for section in SECTIONS:
+            setattr(header, f"emitted_{section.name}", self._sealed[section.name] + self._lost[section.name])
+        return week
+
+    def _clear(self) -> None:
+        self._spans, self._blocks = [], {}
+        self.rows = self._size = 0
+
+
+def _block_size(block: Block) -> int:
+    """An upper bound of a block's bytes on the wire, but for text said twice."""
+    size = 0
+    for column in block.columns.values():
+        size += _VALUE_BYTES * len(column)
+        if column and isinstance(column[0], str):
+            size += sum(len(text) for text in set(column) if isinstance(text, str))
+    return size

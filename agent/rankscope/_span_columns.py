@@ -1,0 +1,218 @@
+"""Finished spans as the columns of their section; runs in the sealing thread.
+
+Bounds of the contract are enforced here, by cutting and by the flag `truncated`, never by an
+error: names 512 bytes, paths 2,048 bytes, text and numeric attributes 32 KB and metrics 16 KB a span.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rankscope._block import Block, Column
+from rankscope._labels import Label, number_of
+from rankscope_proto.columns import SPANS
+from rankscope_proto.names import SPAN_FLAGS
+
+if TYPE_CHECKING:
+    from rankscope._clock import Clock
+    from rankscope._span import Span
+
+MAX_NAME_BYTES = 512
+MAX_PATH_BYTES = 2_048
+MAX_ATTRIBUTE_BYTES = 32_768
+MAX_METRIC_BYTES = 16_384
+_TRUNCATED = SPAN_FLAGS["truncated"]
+_STEP_PRESENT = 1 << (SPANS.field("step").optional or 0)
+_NUMBER_BYTES = 8
+_SPAN_BYTES = 100
+
+
+def span_size(span: "Span") -> int:
+    """About as many bytes as the span adds to a batch, text said twice counted twice."""
+    size = _SPAN_BYTES
+    if span.attributes:
+        size += sum(len(value) if isinstance(value, str) else 2 * _NUMBER_BYTES for value in span.attributes.values())
+    if span.metrics:
+        size += 2 * _NUMBER_BYTES * len(span.metrics)
+    return size
+
+
+def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
+    """The spans as one block, in the given order, without columns that no span fills."""
+    columns: dict[str, Column] = {
+        "span_id": [span.id for span in spans],
+        "trace_hi": [span.trace_hi for span in spans],
+        "trace_lo": [span.trace_lo for span in spans],
+        "kind": [span.kind for span in spans],
+        "status": [span.status for span in spans],
+        "start": [clock.wall_at(span.start_mono_ns) for span in spans],
+        "duration": [span.end_mono_ns - span.start_mono_ns for span in spans],
+    }
+    flags = [span.flags for span in spans]
+    columns["name"] = [_short_name(span, flags, row) for row, span in enumerate(spans)]
+    columns["path"] = [path_of(span) for span in spans]
+    _add_maps(spans, columns, flags)
+    columns["flags"] = flags
+    for name, value_of in _SELDOM.items():
+        values = [value_of(span) for span in spans]
+        if any(values):
+            columns[name] = values
+    _add_steps(spans, columns)
+    _add_links(spans, columns)
+    return Block("spans", len(spans), columns)
+
+
+def path_of(span: "Span") -> str:
+    """Names from the root to the span joined by '/', each escaped; kept on the spans on the way."""
+    chain: list[Span] = []
+    node: Span | None = span
+    while node is not None and node.path is None:
+        chain.append(node)
+        node = node.parent
+    path = "" if node is None else node.path or ""
+    for node in reversed(chain):
+        own = _escaped(node.name)
+        path = f"{path}/{own}" if path else own
+        if len(path) > MAX_PATH_BYTES // 4:
+            path = cut(path, MAX_PATH_BYTES)
+        node.path = path
+    return path
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """The text, or its longest beginning that takes at most so many bytes in UTF-8."""
+    encoded = text.encode("utf-8", "replace")
+    return text if len(encoded) <= max_bytes else encoded[:max_bytes].decode("utf-8", "ignore")
+
+
+_SELDOM: "Mapping[str, Callable[[Span], int] | Callable[[Span], str]]" = {
+    "parent_span_id": lambda span: span.parent_id,
+    "microstep": lambda span: span.microstep,
+    "phase": lambda span: span.phase_code,
+    "depth": lambda span: min(span.depth, 65_535),
+    "thread_id": lambda span: span.thread_id,
+    "rollout_id": lambda span: span.rollout_id,
+    "error_type": lambda span: span.error_type,
+}
+"""Columns that may be zero in every span of a batch, and then do not travel."""
+
+
+def _short_name(span: "Span", flags: list[int], row: int, /) -> str:
+    name = str(span.name)
+    # Four bytes is the most a character takes: most names need no encoding to be seen short.
+    if len(name) <= MAX_NAME_BYTES // 4:
+        return name
+    short = cut(name, MAX_NAME_BYTES)
+    if short != name:
+        flags[row] |= _TRUNCATED
+    return short
+
+
+def _escaped(name: object) -> str:
+    text = str(name)
+    if "%" in text or "/" in text:
+        text = text.replace("%", "%25").replace("/", "%2F")
+    return text if len(text) <= MAX_NAME_BYTES // 4 else cut(text, MAX_NAME_BYTES)
+
+
+class _Map:
+    """One map column being built: keys and values of all rows flat, and each row's count."""
+
+    __slots__ = ("counts", "keys", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.values: list[Label] = []
+        self.counts: list[int] = []
+
+    def columns(self, keys: str, values: str, *, count: str) -> dict[str, Column]:
+        """The three columns, or none where no row has an entry."""
+        if not self.keys:
+            return {}
+        return {keys: self.keys, values: self.values, count: self.counts}
+
+
+def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], flags: list[int], /) -> None:
+    texts, figures, metrics = _Map(), _Map(), _Map()
+    for row, span in enumerate(spans):
+        if not _add_attributes(span.attributes, texts, figures) or not _add_metrics(span.metrics, metrics):
+            flags[row] |= _TRUNCATED
+    columns.update(texts.columns("attribute_keys", "attribute_values", count="attribute_n"))
+    columns.update(figures.columns("number_keys", "number_values", count="number_n"))
+    columns.update(metrics.columns("metric_keys", "metric_values", count="metric_n"))
+
+
+def _add_attributes(attributes: Mapping[str, Label] | None, texts: _Map, figures: _Map, /) -> bool:
+    """Add a row to both maps; False when something had to be left out or cut."""
+    before_texts, before_figures = len(texts.keys), len(figures.keys)
+    whole = True
+    if attributes:
+        whole = _is_small(attributes)
+        for key, value in (attributes if whole else _bounded(attributes)).items():
+            number = None if type(value) is str else number_of(value)
+            if number is None:
+                texts.keys.append(str(key))
+                texts.values.append(value)
+            else:
+                figures.keys.append(str(key))
+                figures.values.append(number)
+    texts.counts.append(len(texts.keys) - before_texts)
+    figures.counts.append(len(figures.keys) - before_figures)
+    return whole
+
+
+def _add_metrics(metrics: Mapping[str, float] | None, column: _Map, /) -> bool:
+    """Add a row to the metrics; False when some had to be left out."""
+    before = len(column.keys)
+    room = MAX_METRIC_BYTES
+    for name, value in (metrics or {}).items():
+        room -= len(name.encode("utf-8", "replace")) + _NUMBER_BYTES
+        if room < 0:
+            break
+        column.keys.append(name)
+        column.values.append(value)
+    column.counts.append(len(column.keys) - before)
+    return room >= 0
+
+
+def _is_small(attributes: Mapping[str, Label]) -> bool:
+    """Whether the attributes surely fit, at four bytes a character."""
+    size = sum(
+        len(key) + (len(value) if isinstance(value, str) else _NUMBER_BYTES) for key, value in attributes.items()
+    )
+    return size <= MAX_ATTRIBUTE_BYTES // 4 or _bounded(attributes) == attributes
+
+
+def _bounded(attributes: Mapping[str, Label]) -> dict[str, Label]:
+    """The first attributes that fit, the last of them cut if it is text."""
+    kept: dict[str, Label] = {}
+    room = MAX_ATTRIBUTE_BYTES
+    for key, value in attributes.items():
+        room -= len(str(key).encode("utf-8", "replace"))
+        room -= len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
+        if room < 0 and isinstance(value, str):
+            fitting = cut(value, max(0, room + len(value.encode("utf-8", "replace"))))
+            if fitting:
+                kept[key] = fitting
+        if room < 0:
+            break
+        kept[key] = value
+    return kept
+
+
+def _add_steps(spans: Sequence["Span"], columns: dict[str, Column]) -> None:
+    steps = [span.at_step for span in spans]
+    if all(step is None for step in steps):
+        return
+    columns["step"] = [0 if step is None else step for step in steps]
+    if None in steps:
+        columns["present"] = [0 if step is None else _STEP_PRESENT for step in steps]
+
+
+def _add_links(spans: Sequence["Span"], columns: dict[str, Column]) -> None:
+    links = [link for span in spans for link in span.links]
+    if not links:
+        return
+    columns["link_trace_hi"] = [upper for upper, _, _ in links]
+    columns["link_trace_lo"] = [lower for _, lower, _ in links]
+    columns["link_span_id"] = [span_id for _, _, span_id in links]
+    columns["link_n"] = [len(span.links) for span in spans]

@@ -1,0 +1,167 @@
+"""Training steps and their phases.
+
+A step's trace has one id on all ranks, so that the steps of all ranks make one tree. Phases are
+opened by hand (`with step.phase("forward")`) or by hooks (`begin_phase`, `end_phase`); of the
+automatic ones at most one is open, and none while one by hand is.
+"""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from rankscope._span import IN_STEP_TRACE, Span
+from rankscope_proto.identity import step_trace_id
+from rankscope_proto.names import Phase
+
+if TYPE_CHECKING:
+    from rankscope._recording import Recording
+
+MAX_MICROSTEP = 2**32 - 1
+SYSTEM = "system"
+
+
+class StepListener(Protocol):
+    """Who wants to know of steps. It is called in the training thread and must be quick."""
+
+    def step_started(self, step: "Step", /) -> object:
+        """A step began; it is current."""
+        ...
+
+    def step_ended(self, step: "Step", /) -> object:
+        """A step ended; its time is taken already, and no step is current."""
+        ...
+
+
+class LossListener(Protocol):
+    """Who wants to see the loss before backward runs."""
+
+    def __call__(self, step: "Step", loss: object, /) -> object:
+        """The training named its loss tensor."""
+        ...
+
+
+class Step(Span):
+    """One training step on this rank, or one microstep of it; made by `run.step`.
+
+    It is the root of the step's trace: spans made inside it are its children.
+    """
+
+    __slots__ = ("_by_hand", "_outer", "index")
+
+    def __init__(self, recording: "Recording", index: int, *, microstep: int) -> None:
+        super().__init__(recording, "step", kind=SYSTEM, parent=None)
+        self.index = self.at_step = index
+        self.microstep = microstep
+        self.flags = IN_STEP_TRACE
+        identity = recording.identity
+        self.trace_hi, self.trace_lo = step_trace_id(identity.run_id, identity.launch_id, index)
+        self._by_hand = 0
+        self._outer: Step | None = None
+
+    @property
+    def step(self) -> int:
+        """The step's number, 0-based."""
+        return self.index
+
+    def __enter__(self) -> Self:
+        recording = self._recording
+        note = recording.take_input_note()
+        super().__enter__()
+        if note is not None:
+            self.start_mono_ns = note[0]
+            _phase_span(self, Phase.INPUT).finished(*note)
+        self._outer = recording.replace_step(self)
+        recording.tell_started(self)
+        return self
+
+    def __exit__(
+        self,
+        error_class: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        self._end_automatic(self._recording.mono_ns())
+        super().__exit__(error_class, error, traceback)
+        self._recording.replace_step(self._outer)
+        self._recording.tell_ended(self)
+
+    def phase(self, name: str) -> "PhaseSpan":
+        """A phase opened by hand: a context manager, a child of the step.
+
+        Raises:
+            ValueError: `name` is not a phase.
+        """
+        try:
+            return PhaseSpan(self, Phase(name))
+        except ValueError:
+            raise ValueError(f"a phase is one of {', '.join(Phase)}, not {name!r}") from None
+
+    def begin_phase(self, phase: Phase) -> None:
+        """Open a phase from a hook; ends another automatic one, changes nothing when open already."""
+        if self._by_hand or self.status or (self.inner is not None and self.inner.phase_code == phase.code):
+            return
+        span = _phase_span(self, phase).start()
+        self._end_automatic(span.start_mono_ns)
+        self.inner = span
+
+    def end_phase(self, phase: Phase) -> None:
+        """Close a phase from a hook; changes nothing when it is not open."""
+        if self.inner is not None and self.inner.phase_code == phase.code:
+            self._end_automatic(self._recording.mono_ns())
+
+    def loss(self, tensor: object) -> None:
+        """Name the step's loss, before `backward` is called on it."""
+        self._recording.tell_loss(self, tensor)
+
+    def hand_phases(self, change: int, now_ns: int) -> None:
+        """A phase by hand was opened (+1) or closed (-1)."""
+        self._by_hand += change
+        self._end_automatic(now_ns)
+
+    def _end_automatic(self, now_ns: int) -> None:
+        span, self.inner = self.inner, None
+        if span is not None:
+            span.end_at(now_ns)
+
+
+class PhaseSpan(Span):
+    """A phase of a step opened by hand; automatic phases wait until it is closed."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: Step, phase: Phase) -> None:
+        super().__init__(step.recording, phase.value, kind=SYSTEM, parent=step)
+        self.phase_code = phase.code
+        self._step = step
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._step.hand_phases(1, self.start_mono_ns)
+        return self
+
+    def __exit__(
+        self,
+        error_class: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        super().__exit__(error_class, error, traceback)
+        self._step.hand_phases(-1, self.end_mono_ns)
+
+
+def checked_microstep(microstep: object) -> int:
+    """The microstep as an int.
+
+    Raises:
+        ValueError: not a whole number from 0 to 2**32 - 1.
+    """
+    if isinstance(microstep, bool) or not isinstance(microstep, int) or not 0 <= microstep <= MAX_MICROSTEP:
+        raise ValueError(f"a microstep is a whole number from 0 to 2**32 - 1, not {microstep!r}")
+    return microstep
+
+
+def _phase_span(step: Step, phase: Phase) -> Span:
+    span = Span(step.recording, phase.value, kind=SYSTEM, parent=step)
+    span.phase_code = phase.code
+    return span

@@ -1,0 +1,176 @@
+"""What tests need of the SDK: an exporter that keeps batches, a clock and ids that count.
+
+from rankscope import Run
+from rankscope.testing import CountingIds, ManualClock, MemoryExporter
+
+exporter = MemoryExporter()
+with Run(exporter, clock=ManualClock(), ids=CountingIds()) as run, run.step(0):
+    ...
+assert [row["name"] for row in exporter.rows("spans")] == ["step"]
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from rankscope._export import Exporter, Refusal, SealedBatch
+from rankscope_proto.columns import SECTION_BY_NAME
+from rankscope_proto.declaration import Field, Section, Wire
+from rankscope_proto.v1.batch_pb2 import Batch, Header
+
+__all__ = ["CountingIds", "ManualClock", "MemoryExporter", "rows_of"]
+
+
+class ManualClock:
+    """A clock that moves `tick_ns` each time it is read, and as far as `advance` says.
+
+    Args:
+        wall_ns: Wall time of monotonic time 0, ns since the epoch.
+        tick_ns: How far a reading moves it.
+    """
+
+    def __init__(self, wall_ns: int = 1_750_000_000_000_000_000, *, tick_ns: int = 0) -> None:
+        self._epoch_ns = wall_ns
+        self._now_ns = 1
+        self._tick_ns = tick_ns
+
+    def mono_ns(self) -> int:
+        """Monotonic time in ns."""
+        self._now_ns += self._tick_ns
+        return self._now_ns
+
+    def wall_at(self, mono_ns: int) -> int:
+        """The wall time of a monotonic time."""
+        return self._epoch_ns + mono_ns
+
+    def wall_ns(self) -> int:
+        """The wall time now."""
+        return self.wall_at(self._now_ns)
+
+    def advance(self, ns: int) -> None:
+        """Let `ns` pass."""
+        self._now_ns += ns
+
+
+class CountingIds:
+    """Ids 1, 2, 3, … for spans and for traces (in the lower half), entropy of zeros."""
+
+    def __init__(self) -> None:
+        self._spans = 0
+        self._traces = 0
+
+    def span_id(self) -> int:
+        """The next span id."""
+        self._spans += 1
+        return self._spans
+
+    def trace_id(self) -> tuple[int, int]:
+        """The next trace id."""
+        self._traces += 1
+        return 0, self._traces
+
+    def entropy(self, length: int) -> bytes:
+        """So many zero bytes."""
+        return bytes(length)
+
+
+class MemoryExporter:
+    """Keeps every batch it is given.
+
+    Args:
+        room: Batches taken at most; more are answered with "no room now".
+    """
+
+    def __init__(self, *, room: int | None = None) -> None:
+        self.batches: list[SealedBatch] = []
+        self.room = room
+        self.is_closed = False
+
+    def send(self, batch: SealedBatch) -> bool:
+        """Keep a batch, unless there is no room."""
+        if self.room is not None and len(self.batches) >= self.room:
+            return False
+        self.batches.append(batch)
+        return True
+
+    def flush(self, timeout_s: float) -> int:  # noqa: ARG002  # kept is accepted
+        """Nothing waits here."""
+        return 0
+
+    def unsent_rows(self) -> int:
+        """Nothing waits here."""
+        return 0
+
+    def take_refused(self) -> list[Refusal]:
+        """Nothing is refused here."""
+        return []
+
+    def close(self, timeout_s: float) -> int:  # noqa: ARG002  # nothing to wait for
+        """Note that it was closed."""
+        self.is_closed = True
+        return 0
+
+    def messages(self) -> list[Batch]:
+        """The batches, parsed, in order."""
+        return [Batch.FromString(batch.payload) for batch in self.batches]
+
+    def headers(self) -> list[Header]:
+        """The batches' headers, in order."""
+        return [message.header for message in self.messages()]
+
+    def rows(self, section: str) -> list[dict[str, object]]:
+        """All rows of a section, as the table will hold them: names for text, None for absent."""
+        return [row for message in self.messages() for row in rows_of(message, section)]
+
+
+def rows_of(message: Batch, section: str) -> Iterator[dict[str, object]]:
+    """The rows of one section of a batch: wire field name → value; lists as lists, maps as dicts."""
+    declared = SECTION_BY_NAME[section]
+    columns = _columns(message, declared)
+    part = getattr(message, section)
+    count = len(getattr(part, declared.key))
+    mask = list(part.present) or [-1] * count
+    for row in range(count):
+        values = {name: column[row] for name, column in columns.items()}
+        for field in declared.fields:
+            if field.optional is not None and not mask[row] >> field.optional & 1:
+                values[field.name] = None
+        yield _with_maps(declared, values)
+
+
+def _columns(message: Batch, section: Section) -> dict[str, Sequence[object]]:
+    part = getattr(message, section.name)
+    count = len(getattr(part, section.key))
+    columns: dict[str, Sequence[object]] = {}
+    for field in section.fields:
+        if field.wire not in (Wire.COUNT, Wire.PRESENT):
+            columns[field.name] = _column(message, part, field=field, count=count)
+    return columns
+
+
+def _column(message: Batch, part: object, *, field: Field, count: int) -> Sequence[object]:
+    values: Sequence[object] = list(getattr(part, field.name))
+    if field.wire is Wire.DICT:
+        values = [message.strings[cast("int", index)] for index in values]
+    if field.count is None:
+        empty = "" if field.wire in (Wire.DICT, Wire.STRING) else 0
+        return values or [None if field.optional is not None else empty] * count
+    lengths = list(getattr(part, field.count)) or [0] * count
+    ends = [sum(lengths[: row + 1]) for row in range(count)]
+    return [values[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def _with_maps(section: Section, values: dict[str, object]) -> dict[str, object]:
+    for column in section.maps:
+        keys = cast("list[str]", values.pop(column.keys))
+        entries: Mapping[str, object] = dict(zip(keys, cast("list[object]", values.pop(column.values)), strict=True))
+        values[column.name] = entries
+    return values
+
+
+if TYPE_CHECKING:
+    from rankscope._clock import Clock
+    from rankscope._ids import Ids
+
+    _clock: Clock = ManualClock()
+    _ids: Ids = CountingIds()
+    _exporter: Exporter = MemoryExporter()
