@@ -11,7 +11,7 @@ from rankscope.cli._source import chosen_folder
 FIRST_STEPS = """\
   rankscope up                      start everything on this machine
   rankscope demo                    a real training of 4 ranks, and what went wrong in it
-  rankscope query 'rank == 0'       ask, in TQL
+  rankscope query TQL               ask, for example 'tensor.nonfinite_count > 0 | first'
   rankscope trace                   the last step, across ranks
   rankscope runs                    which runs there are
   rankscope doctor                  what is installed, running, complete

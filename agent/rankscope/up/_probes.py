@@ -1,7 +1,7 @@
 """Does a part answer yet? Asked with nothing but sockets, so that asking imports no client library."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from rankscope_proto.identity import SHARDS
@@ -26,21 +26,26 @@ async def _bounded(answers: Callable[[], Awaitable[bool]]) -> bool:
 
 async def broker_answers(path: Path) -> bool:
     """Whether a broker at this unix socket answers PING: not while it still loads its file."""
-    reader, writer = await asyncio.open_unix_connection(str(path))
-    try:
-        writer.write(b"PING\r\n")
-        return (await reader.readline()).startswith(b"+PONG")
-    finally:
-        writer.close()
+    return await _replies(path, ["PING"]) == [b"+PONG"]
+
+
+async def writer_writes(path: Path) -> bool:
+    """Whether a writer holds the shards of the broker at this unix socket: it takes them when the tables stand."""
+    return await _replies(path, ["EXISTS rankscope:claim:writer"]) == [b":1"]
 
 
 async def broker_is_drained(path: Path) -> bool:
     """Whether no accepted batch waits in the broker at this unix socket: the writer deletes what it committed."""
+    lengths = await _replies(path, [f"XLEN rankscope:{{s{shard:02}}}:in" for shard in range(SHARDS)])
+    return all(length == b":0" for length in lengths)
+
+
+async def _replies(path: Path, commands: Sequence[str]) -> list[bytes]:
+    """What the broker says to each command, one line each; inline commands need no client library."""
     reader, writer = await asyncio.open_unix_connection(str(path))
     try:
-        writer.writelines(f"XLEN rankscope:{{s{shard:02}}}:in\r\n".encode() for shard in range(SHARDS))
-        lengths = [await reader.readline() for _ in range(SHARDS)]
-        return all(length == b":0\r\n" for length in lengths)
+        writer.writelines(f"{command}\r\n".encode() for command in commands)
+        return [(await reader.readline()).rstrip(b"\r\n") for _ in commands]
     finally:
         writer.close()
 

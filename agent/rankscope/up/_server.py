@@ -21,7 +21,7 @@ from rankscope.up._errors import PartFailedError
 from rankscope.up._folder import DataFolder
 from rankscope.up._parts import Answers, ChildPart, Part, TaskPart
 from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, next_free
-from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until
+from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until, writer_writes
 from rankscope.up._services import load_service, require
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class LocalServer:
                 "writer",
                 load_service("writer"),
                 settings=settings,
-                answers=lambda: http_ready(ports.query),
+                answers=lambda: writer_writes(socket),
                 allowance_s=WRITER_ALLOWANCE_S,
             ),
             query=TaskPart(
@@ -192,7 +192,7 @@ class Parts:
     @property
     def waves(self) -> tuple[Sequence[Part], ...]:
         """Each wave needs the one before it to be ready."""
-        return (self.broker,), (self.gateway, self.writer, self.query)
+        return (self.broker,), (self.gateway, self.writer), (self.query,)
 
     async def stop(self) -> None:
         """Stop all, from the one that accepts data to the one that holds it."""
