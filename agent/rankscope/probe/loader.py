@@ -99,8 +99,13 @@ def _timed_class(own_class: type[Any], listener: "weakref.ref[FetchListener]") -
         # Pickles as what it is without us: the class made here has no importable name.
         reduced = cast("tuple[Any, ...]", own_reduce(self, protocol))
         arguments = tuple(own_class if argument is timed else argument for argument in reduced[1])
-        return (reduced[0], arguments, *reduced[2:])
+        return (_make, (reduced[0], *arguments), *reduced[2:])
 
     members = {"__iter__": timed_iter, "__reduce_ex__": reduce, "__slots__": (), "__module__": own_class.__module__}
     timed = type(own_class.__name__, (own_class,), members)
     return timed
+
+
+def _make(make: Callable[..., object], *arguments: object) -> object:
+    """What the pickle of a timed loader calls; pickle would refuse `__newobj__` for another class than its own."""
+    return make(*arguments)

@@ -6,17 +6,18 @@ engine's run, after the gradients have been reduced. optimizer: its `step`. Each
 `run.step`; outside of one nothing is recorded but the fetch that the next step adopts.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from rankscope.probe.capture import ACTIVATION, Capture
+from rankscope.probe.capture import ACTIVATION, Capture, meter_of
 from rankscope.probe.graph import Node, data_parallel, nodes_of, observed
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
+from rankscope.probe.meters import Meter
 from rankscope.probe.model_rows import gap_block, modules_block, plan_gaps
 from rankscope.probe.options import Plan
 from rankscope.probe.parameters import Parameters
@@ -25,9 +26,6 @@ from rankscope.probe.rows import Subject
 from rankscope.probe.tensors import tensors_of
 from rankscope.probe.torch_inner import current_backward, is_in_backward, queue_callback
 from rankscope_proto.names import GapCause, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Watch:
@@ -42,7 +40,15 @@ class Watch:
         root: Path of the model in the rows: "", or `model2`, `model3` for further models of one run.
     """
 
-    def __init__(self, recording: Recording, model: nn.Module, *, plan: Plan, root: str = "") -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        model: nn.Module,
+        *,
+        plan: Plan,
+        root: str = "",
+        meter_for: Callable[[torch.device], Meter] = meter_of,
+    ) -> None:
         self.model: nn.Module | None = model
         self.plan = plan
         self.root = root
@@ -51,7 +57,7 @@ class Watch:
         self._nodes = nodes_of(model, root)
         self._subjects: dict[int, Subject] = {}
         parameters = Parameters(self._nodes, plan, guard=self.guard)
-        self.capture = Capture(recording, plan, parameters=parameters, root=root)
+        self.capture = Capture(recording, plan, parameters=parameters, root=root, meter_for=meter_for)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
         self._has_criterion = False
