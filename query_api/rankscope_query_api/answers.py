@@ -95,8 +95,10 @@ def moment(name: str, time_ns: int | None) -> dict[str, Json]:
     return {name: f"{text}.{fraction:09d}Z", f"{name}_ns": time_ns}
 
 
-def cursor(key: Key) -> str:
-    """The opaque text of a key."""
+def cursor(key: Key | None) -> str | None:
+    """The opaque text of a key; none for the end of a list."""
+    if key is None:
+        return None
     return base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
 
 

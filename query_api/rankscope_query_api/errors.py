@@ -57,7 +57,7 @@ class QueryError(Exception):
         self.expected = expected
         self.code = code or self.default_code
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> "dict[str, str | dict[str, int] | list[str] | None]":
         """The body of the answer."""
         position = self.position
         return {
@@ -110,11 +110,13 @@ class StoreUnavailableError(QueryError):
     default_code = "store_unavailable"
 
 
-def unknown(what: str, name: str, *, project: str, known: Iterable[str]) -> NotFoundError:
+def unknown(
+    what: str, name: str, *, project: str, known: Iterable[str], lister: str = "GET /api/v1/runs"
+) -> NotFoundError:
     """The error for a name that is not in a project, with the nearest known one in its hint.
 
     A project that does not exist reads exactly like one without this name: the answer gives no project away.
     """
     near = get_close_matches(name, list(known), n=1, cutoff=0.4)
-    hint = f"the nearest known one is {near[0]!r}" if near else "GET /api/v1/runs lists what there is"
+    hint = f"the nearest known one is {near[0]!r}" if near else f"{lister} lists what there is"
     return NotFoundError(f"no {what} {name!r} in project {project!r}", hint=hint, code=f"unknown_{what}")

@@ -246,5 +246,8 @@ def _point_key(record: Record) -> Key:
     return record["rank"], step, record["time_ns"], record["incarnation_hex"], record["seq"], record["idx"]
 
 
+RUN_KEY = (int, str)
+"""Shape of the key of `runs`."""
+
 POINT_KEY = (int, int, int, str, int, int)
 """Shape of the key of `metric_points`."""

@@ -1,0 +1,156 @@
+"""The application: routes, one shape for every error, metrics around every request."""
+
+import difflib
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rankscope_query_api.answers import json_answer
+from rankscope_query_api.errors import InvalidRequestError, NotFoundError, QueryError
+from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.reference import described
+from rankscope_query_api.routes import completeness, findings, health, runs, steps, tensors, tql, traces
+from rankscope_query_api.settings import Settings
+from rankscope_query_api.store import TraceStore
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "/api/v1"
+OPENAPI = f"{PREFIX}/openapi.json"
+
+
+def create_app(store: TraceStore, settings: Settings, *, metrics: Metrics | None = None) -> FastAPI:
+    """The application over a store, which stays the caller's to close.
+
+    Args:
+        store: What it reads.
+        settings: Its settings.
+        metrics: Where requests are counted; None: metrics of its own.
+    """
+    app = FastAPI(
+        title="rankscope query service",
+        version=version("rankscope"),
+        openapi_url=OPENAPI,
+        docs_url=None,  # the page would load scripts from another host
+        redoc_url=None,
+    )
+    app.state.store = store
+    app.state.settings = settings
+    app.state.metrics = metrics or Metrics()
+    app.include_router(health.router)
+    for module in (runs, completeness, traces, steps, tensors, findings, tql):
+        app.include_router(module.router, prefix=PREFIX)
+    app.add_middleware(_Metered, metrics=app.state.metrics)
+    app.add_exception_handler(QueryError, _tell_query_error)
+    app.add_exception_handler(RequestValidationError, _tell_invalid)
+    app.add_exception_handler(HTTPException, _tell_http)
+    app.add_exception_handler(Exception, _tell_unexpected)
+    plain = app.openapi
+    app.openapi = lambda: described(plain())
+    return app
+
+
+def _answer(error: QueryError, status: HTTPStatus | None = None) -> Response:
+    return json_answer(error.as_json(), status=status or error.status)
+
+
+async def _tell_query_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, QueryError):
+        raise error
+    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.error("a request failed: %s", error, extra={"path": request.url.path, "code": error.code})
+    return _answer(error)
+
+
+async def _tell_invalid(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    first: Mapping[str, Any] = error.errors()[0]
+    where, *names = (str(part) for part in first["loc"])
+    name = ".".join(names) or where
+    if first["type"] == "extra_forbidden":
+        return _answer(_unknown_parameter(name, _known(request, where)))
+    given = first.get("input")
+    shown = f", not {given!r}"[:120] if isinstance(given, str | int | float) else ""
+    text = first["msg"].removeprefix("Value error, ")
+    return _answer(InvalidRequestError(f"{name}: {text}{shown}", hint=f"{OPENAPI} describes every parameter"))
+
+
+def _unknown_parameter(name: str, known: Sequence[str]) -> InvalidRequestError:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"the nearest known one is {near[0]!r}" if near else f"{OPENAPI} describes every parameter"
+    return InvalidRequestError(f"no parameter {name!r} here", hint=hint, expected=known)
+
+
+def _known(request: Request, where: str) -> list[str]:
+    """Names of the parameters, or of the body's fields, of the route of a request."""
+    described_app: dict[str, Any] = request.app.openapi()
+    operation = described_app["paths"][request.scope["route"].path][request.method.lower()]
+    if where == "body":
+        return sorted(described_app["components"]["schemas"]["TqlBody"]["properties"])
+    return sorted(one["name"] for one in operation["parameters"] if one["in"] == where)
+
+
+async def _tell_http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return _answer(
+            NotFoundError(
+                f"no route {request.method} {request.url.path}",
+                hint=f"GET {OPENAPI} lists the routes",
+                code="unknown_route",
+            )
+        )
+    status = HTTPStatus(error.status_code)
+    hint = f"GET {OPENAPI} lists the routes"
+    return _answer(
+        QueryError(
+            f"{request.method} {request.url.path}: {error.detail}",
+            hint=hint,
+            code=status.phrase.lower().replace(" ", "_"),
+        ),
+        status,
+    )
+
+
+async def _tell_unexpected(request: Request, error: Exception) -> Response:
+    logger.error("a request failed unexpectedly", exc_info=error, extra={"path": request.url.path})
+    return _answer(QueryError("this request failed inside the service", hint="its log holds the details"))
+
+
+class _Metered:
+    """Counts requests and their time by route template."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = HTTPStatus.INTERNAL_SERVER_ERROR.value
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            route = scope["route"].path if "route" in scope else "unknown"
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)

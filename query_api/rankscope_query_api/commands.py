@@ -1,0 +1,73 @@
+"""`rankscope query-service`: the service as a process of its own."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from rankscope_query_api.errors import SettingsError
+from rankscope_query_api.service import serve
+
+_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line; what was given as `extra` becomes fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        head = {"time": self.formatTime(record), "level": record.levelname.lower(), "logger": record.name}
+        trace = {"exception": self.formatException(record.exc_info)} if record.exc_info else {}
+        return json.dumps({**head, "message": record.getMessage(), **fields, **trace}, default=str)
+
+
+def query_service(
+    clickhouse_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="RANKSCOPE_CLICKHOUSE_URL",
+            help="The store: http(s)://user:password@host:port/database or chdb:///absolute/folder.",
+        ),
+    ] = None,
+    *,
+    listen: Annotated[
+        str | None, typer.Option(envvar="RANKSCOPE_QUERY_LISTEN", help="Address and port, 127.0.0.1:8470 by default.")
+    ] = None,
+    log_format: Annotated[str, typer.Option(envvar="RANKSCOPE_LOG_FORMAT", help="text or json.")] = "text",
+) -> None:
+    """Serve runs, step trees, tensor statistics and TQL over HTTP, from a store that a writer fills."""
+    _set_up_logging(log_format)
+    given = {"RANKSCOPE_CLICKHOUSE_URL": clickhouse_url, "RANKSCOPE_QUERY_LISTEN": listen}
+    settings = dict(os.environ) | {name: value for name, value in given.items() if value is not None}
+    folder = urlsplit(settings.get("RANKSCOPE_CLICKHOUSE_URL", ""))
+    if folder.scheme == "chdb" and Path(folder.path).is_dir():
+        os.chdir(folder.path)  # chDB writes a cache folder where it runs
+    try:
+        asyncio.run(_until_signalled(settings))
+    except SettingsError as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(2) from error
+
+
+async def _until_signalled(settings: dict[str, str]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, stop)
+
+
+def _set_up_logging(log_format: str) -> None:
+    if log_format not in ("text", "json"):
+        raise typer.BadParameter(f"{log_format!r} is neither text nor json", param_hint="--log-format")
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(_JsonLines() if log_format == "json" else plain)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,0 +1,83 @@
+"""What every route asks for: its parameters, the store, the run they name."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from fastapi import Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from rankscope_query_api.errors import InvalidRequestError, NotFoundError, unknown
+from rankscope_query_api.store import Launch, RunKey, TraceStore
+
+MAX_STEP = 2**63 - 1
+
+Run = Annotated[str, Path(description="Id of the run.", min_length=1, max_length=512)]
+StepNumber = Annotated[int, Path(description="Optimizer step, from 0.", ge=0, le=MAX_STEP)]
+TraceId = Annotated[str, Path(description="32 hex digits.", pattern="^[0-9a-fA-F]{32}$")]
+
+
+class InProject(BaseModel):
+    """The parameter of every route; what is not named here is refused, not ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: str = Field(default="default", description="The project whose data is meant.", max_length=512)
+
+
+class Paged(InProject):
+    """The parameters of every list."""
+
+    limit: int = Field(default=100, ge=1, le=10_000, description="Most items in the answer.")
+    after: str | None = Field(default=None, max_length=2048, description="The `next` of the page before.")
+
+
+def store_of(request: Request) -> TraceStore:
+    """The store that the application was made with."""
+    return request.app.state.store
+
+
+async def launches_of(store: TraceStore, key: RunKey) -> Sequence[Launch]:
+    """The launches of a run.
+
+    Raises:
+        NotFoundError: The project has no such run.
+    """
+    launches = await store.runs.launches(key)
+    if not launches:
+        raise unknown("run", key.run, project=key.project, known=await store.runs.run_ids(key.project))
+    return launches
+
+
+def launch_named(launches: Sequence[Launch], launch: str | None, *, among: Iterable[str]) -> Launch | None:
+    """The launch a request means: the one it names, by id or by attempt, or the latest of `among`.
+
+    Args:
+        launches: All launches of the run, by time.
+        launch: Id (32 hex digits, dashes allowed) or ordinal; None: the latest.
+        among: Ids of the launches that have what is asked for.
+
+    Raises:
+        NotFoundError: The run has no such launch.
+    """
+    if launch is None:
+        usable = set(among)
+        return next((one for one in reversed(launches) if one.launch_id in usable), None)
+    wanted = launch.replace("-", "").lower()
+    for one in launches:
+        if wanted in (one.launch_id, str(one.attempt)):
+            return one
+    known = ", ".join(f"{one.attempt}: {one.launch_id}" for one in launches[-5:])
+    raise NotFoundError(f"no launch {launch!r} in this run", hint=f"the latest are {known}", code="unknown_launch")
+
+
+def code_named(words: Sequence[str], word: str | None, *, parameter: str) -> int | None:
+    """The code of a word of a vocabulary (its place, from 1).
+
+    Raises:
+        InvalidRequestError: The vocabulary has no such word.
+    """
+    if word is None:
+        return None
+    if word not in words:
+        raise InvalidRequestError(f"{parameter} is {word!r}", hint="name one of the expected words", expected=words)
+    return words.index(word) + 1

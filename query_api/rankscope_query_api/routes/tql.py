@@ -1,0 +1,76 @@
+"""TQL: a query's text in, a page of rows or counts out."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rankscope import tql
+from rankscope.tql.fields import SECTION
+from rankscope_query_api.answers import Page, json_answer
+from rankscope_query_api.errors import InvalidQueryError, Position
+from rankscope_query_api.routes.asking import InProject, launches_of, store_of
+from rankscope_query_api.routes.records import gap_json
+from rankscope_query_api.store import Record, RunKey, TraceStore
+from rankscope_query_api.tql_sql.compile import Compiled, compile_query
+
+router = APIRouter(tags=["tql"])
+
+
+class TqlBody(BaseModel):
+    """A query and the page of its answer that is wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(description="The text, for example `tensor.nonfinite_count > 0 | first`.", max_length=65_536)
+    run: str | None = Field(default=None, max_length=512, description="The run; left out: all of the project.")
+    limit: int | None = Field(default=None, ge=1, le=10_000, description="Most items in the answer; left out: 100.")
+    after: str | None = Field(default=None, max_length=4096, description="The `next` of the page before.")
+
+
+@router.post("/tql")
+async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject, Query()]) -> Response:
+    """Runs a TQL query; the rows come in TQL's total order."""
+    store = store_of(request)
+    if body.run is not None:
+        await launches_of(store, RunKey(query.project, body.run))
+    compiled = await asyncio.to_thread(compiled_query, body, query.project)
+    page = await answered(store, compiled)
+    if body.run is None:
+        return json_answer(page.as_json())
+    sections = (SECTION[compiled.entity].name,)
+    gaps = await store.runs.gaps(RunKey(query.project, body.run), sections=sections)
+    shown = Page(page.items, page.total, page.next, gaps=[gap_json(gap) for gap in gaps])
+    return json_answer(shown.as_json())
+
+
+def compiled_query(body: TqlBody, project: str) -> Compiled:
+    """The SQL of a query.
+
+    Raises:
+        InvalidQueryError: The text is no query; the position says where.
+        InvalidRequestError: `after` is no cursor of this query.
+    """
+    try:
+        checked = tql.check(tql.parse(body.query))
+    except tql.TqlError as error:
+        raise InvalidQueryError(
+            error.message,
+            hint=error.hint or None,
+            position=Position(error.line, error.column, error.length),
+            expected=error.expected or None,
+            code=error.code,
+        ) from error
+    return compile_query(checked, project=project, run=body.run, limit=body.limit or 100, after=body.after)
+
+
+async def answered(store: TraceStore, compiled: Compiled) -> Page:
+    """The page of rows that a compiled query asks for."""
+    counted = await store.query(compiled.count_sql, compiled.count_parameters)
+    count: int = counted.columns[0][0]
+    table = await store.query(compiled.sql, compiled.parameters)
+    rows = list(zip(*table.columns, strict=True))
+    items: list[Record] = compiled.items(rows)
+    return Page(items, compiled.total(count), compiled.next(rows, count=count))
