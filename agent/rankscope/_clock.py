@@ -7,8 +7,6 @@ wall clock that is set back while training runs neither bends a duration nor reo
 import time
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    
 
 class Clock(Protocol):
     """What the SDK asks of time; `rankscope.testing.ManualClock` is the one for tests."""
