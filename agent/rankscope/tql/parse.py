@@ -39,6 +39,7 @@ _IN_WORDS = {
 }
 _VALUE_START = {"true", "false", "a field", "a number", "a string"}
 _TESTS = {"exists", "missing", "isnan", "isinf", "isfinite"}
+_STAGE_WORDS = ("where", "select", "count()", "across", "order by", "top", "first", "last", "limit")
 _INSTEAD = {
     "=": "write == to compare",
     "<>": "write != for unequal",
@@ -120,16 +121,30 @@ def _check_size(tree: "Tree[Token]") -> None:
 def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
     token: Token = error.token
     expected = _in_words(error.accepts or error.expected)
+    if expected == ("(",):
+        return _no_stage(error)
+    hint = _hint(str(token), expected, chained=_is_chained(error))
     if token.type == "$END":
         place = place_at(text, len(text.rstrip()))
-        return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected)
+        return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected, hint=hint)
     place = place_at(text, token.start_pos or 0, length=len(token))
-    hint = _hint(str(token), expected, chained=_is_chained(error))
     return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
 
 
+def _no_stage(error: "UnexpectedToken") -> TqlSyntaxError:
+    """A word behind `|` that begins no stage: the parser took it for an aggregate and misses its parentheses."""
+    from rankscope.tql.build import place_of
+
+    word: Token = _values(error)[-1]
+    near = difflib.get_close_matches(word.lower(), _STAGE_WORDS, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else ""
+    message = f"{word} is no stage"
+    return TqlSyntaxError("unknown_stage", message, place=place_of(word), expected=_STAGE_WORDS, hint=hint)
+
+
 def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntaxError:
-    start = int(error.pos_in_stream or 0)
+    position: Any = error.pos_in_stream
+    start = int(position or 0)
     letter = text[start]
     expected = _in_words(error.allowed or set())
     if letter in "\"'":
@@ -143,11 +158,13 @@ def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntax
 
 def _is_chained(error: "UnexpectedToken") -> bool:
     """Whether a structural operator lies open with only a value behind it, as in `0 < rank < 8`."""
+    return "relation_operator" in [getattr(value, "data", None) for value in _values(error)[-3:]]
+
+
+def _values(error: "UnexpectedToken") -> list[Any]:
+    """What the parser had understood before the error, the last part last."""
     parser: Any = error.interactive_parser
-    if parser is None:
-        return False
-    kinds = [getattr(item, "data", None) for item in parser.parser_state.value_stack]
-    return "relation_operator" in kinds[-3:]
+    return parser.parser_state.value_stack
 
 
 def _hint(found: str, expected: tuple[str, ...], *, chained: bool) -> str:
@@ -161,6 +178,8 @@ def _hint(found: str, expected: tuple[str, ...], *, chained: bool) -> str:
 def _in_words(terminals: set[str]) -> tuple[str, ...]:
     """What could have stood there, as a person would say it, the shortest list that is true."""
     words = {_spelled(terminal) for terminal in terminals}
+    if "where" in words:
+        return _STAGE_WORDS
     if "==" in words:
         words = words - _COMPARISONS | {"a comparison"}
     if ">>" in words:
