@@ -1,6 +1,6 @@
 """Traces and tensor statistics of a multi-rank training, in one tree and one query."""
 
-from rankscope import errors, testing
+from rankscope import errors, testing, tql
 from rankscope._current import current_run, finish, watch
 from rankscope._init import init
 from rankscope._run import Run
@@ -19,6 +19,7 @@ __all__ = [
     "finish",
     "init",
     "testing",
+    "tql",
     "watch",
 ]
 

@@ -1,4 +1,4 @@
-"""`python -m rankscope` is the command line: what the installed `rankscope` script runs."""
+"""`python -m rankscope`: the command line, for where no `rankscope` is on the PATH."""
 
 import sys
 
