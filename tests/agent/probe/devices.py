@@ -1,0 +1,37 @@
+"""The host in the part of an accelerator: copies arrive when the test says so."""
+
+import torch
+from torch import Tensor
+
+
+class LateEvent:
+    """An event that has passed when its device has been told to catch up, or been waited for."""
+
+    def __init__(self, device: "HostAsDevice") -> None:
+        self._device = device
+        self.is_recorded = False
+
+    def record(self) -> None:
+        self.is_recorded = True
+
+    def query(self) -> bool:
+        return self.is_recorded and not self._device.is_behind
+
+    def synchronize(self) -> None:
+        self._device.waits += 1
+
+
+class HostAsDevice:
+    """A device whose memory is the host's; `is_behind` keeps its events from passing."""
+
+    def __init__(self) -> None:
+        self.is_behind = False
+        self.waits = 0
+        self.buffers = 0
+
+    def event(self) -> LateEvent:
+        return LateEvent(self)
+
+    def host_buffer(self, size: int) -> Tensor:
+        self.buffers += 1
+        return torch.empty(size)

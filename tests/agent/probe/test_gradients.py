@@ -1,0 +1,188 @@
+"""Weights and gradients of captured steps, with numbers that are right."""
+
+import math
+
+import pytest
+import torch
+from tests.agent.probe.trainings import GRAD, LOCAL, WEIGHT, Criterion, Model, Recorded, batches, names, train, trained
+from torch import nn
+
+from rankscope.probe.attach import attach
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+def test_weights_and_gradients_are_captured_in_every_nth_step(recorded: Recorded) -> None:
+    trained(recorded, Model(), steps=7, every=3)
+
+    assert {row["step"] for row in recorded.rows("tensor_stats", role=GRAD)} == {0, 3, 6}
+    assert {row["step"] for row in recorded.rows("tensor_stats", role=WEIGHT)} == {0, 3, 6}
+    assert len(recorded.rows("tensor_stats", role=GRAD, step=3)) == len(list(Model().parameters()))
+
+
+def test_the_numbers_are_those_of_the_tensor(recorded: Recorded) -> None:
+    model, criterion = Model(), Criterion()
+    attach(recorded.run, model)
+    with recorded.run.step(0):
+        criterion(model(batches(1)[0][0]), batches(1)[0][1]).backward()
+
+    for name, parameter in model.named_parameters():
+        for role, tensor in ((WEIGHT, parameter), (GRAD, parameter.grad)):
+            assert tensor is not None
+            (row,) = recorded.rows("tensor_stats", name=name, role=role)
+            assert row["l2"] == pytest.approx(float(tensor.detach().double().norm()), rel=1e-12)
+            assert row["absmax"] == pytest.approx(float(tensor.detach().abs().max()))
+            assert row["nonfinite_count"] == 0
+
+
+def test_the_weight_is_the_one_the_gradient_belongs_to_not_the_updated_one(recorded: Recorded) -> None:
+    model = Model()
+    before = float(model.head.weight.detach().double().norm())
+
+    trained(recorded, model)
+
+    (row,) = recorded.rows("tensor_stats", name="head.weight", role=WEIGHT)
+    assert row["l2"] == pytest.approx(before, rel=1e-12)
+
+
+def test_the_gradient_is_the_one_before_clipping(recorded: Recorded) -> None:
+    model, criterion = Model(), Criterion()
+    attach(recorded.run, model)
+    with recorded.run.step(0):
+        criterion(model(batches(1)[0][0]), batches(1)[0][1]).backward()
+        assert model.head.weight.grad is not None
+        unclipped = float(model.head.weight.grad.double().norm())
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-6)
+
+    (row,) = recorded.rows("tensor_stats", name="head.weight", role=GRAD)
+    assert row["l2"] == pytest.approx(unclipped, rel=1e-12)
+    assert row["flags"] == LOCAL
+
+
+def test_a_gradient_row_says_which_layer_it_is_in(recorded: Recorded) -> None:
+    trained(recorded, Model())
+
+    (row,) = recorded.rows("tensor_stats", name="blocks.2.norm.weight", role=GRAD)
+
+    assert (row["module"], row["layer_index"], row["layer_type"]) == ("blocks.2.norm", 2, "norm")
+
+
+def test_frozen_parameters_are_left_out_until_they_are_unfrozen(recorded: Recorded) -> None:
+    model, criterion = Model(), Criterion()
+    model.head.weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attach(recorded.run, model, every=1)
+
+    for index, _ in enumerate(train(recorded.run, model, batches(3), optimizer=optimizer, criterion=criterion)):
+        model.head.weight.requires_grad_(index >= 0)
+
+    assert [row["step"] for row in recorded.rows("tensor_stats", name="head.weight", role=GRAD)] == [1, 2]
+    assert len(recorded.rows("tensor_stats", name="head.bias", role=GRAD)) == 3
+
+
+def test_replaced_parameters_are_found_again(recorded: Recorded) -> None:
+    model, criterion = Model(), Criterion()
+    attach(recorded.run, model, every=1)
+
+    for index in range(2):
+        model.load_state_dict(Model().state_dict(), assign=True)
+        with recorded.run.step(index):
+            criterion(model(batches(1)[0][0]), batches(1)[0][1]).backward()
+
+    assert [row["step"] for row in recorded.rows("tensor_stats", name="head.bias", role=GRAD)] == [0, 1]
+
+
+def test_tied_weights_are_one_tensor_with_an_alias(recorded: Recorded) -> None:
+    model = Model()
+    model.head.weight = model.embed.weight
+
+    trained(recorded, model)
+
+    assert names(recorded.rows("tensor_stats", role=WEIGHT)).count("embed.weight") == 1
+    assert not recorded.rows("tensor_stats", name="head.weight")
+    assert recorded.rows("modules", path="embed")[0]["aliases"] == ["head.weight"]
+
+
+def test_sparse_gradients_are_measured_with_their_implicit_zeros(recorded: Recorded) -> None:
+    model = nn.Sequential(nn.Embedding(10, 2, sparse=True), nn.Linear(2, 1))
+    attach(recorded.run, model)
+    with recorded.run.step(0):
+        model(torch.tensor([1, 1, 3])).sum().backward()
+
+    (row,) = recorded.rows("tensor_stats", name="0.weight", role=GRAD)
+    dense = model[0].weight.grad.to_dense()
+    assert row["l2"] == pytest.approx(float(dense.double().norm()), rel=1e-6)
+    assert row["shape"] == [10, 2]
+
+
+def test_an_empty_parameter_has_a_size_and_no_statistic(recorded: Recorded) -> None:
+    class Empty(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.nothing = nn.Parameter(torch.empty(0, 5))
+            self.weight = nn.Parameter(torch.ones(5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * self.weight).sum() + self.nothing.sum()
+
+    model = Empty()
+    attach(recorded.run, model)
+    with recorded.run.step(0):
+        model(torch.ones(5)).backward()
+
+    (row,) = recorded.rows("tensor_stats", name="nothing", role=WEIGHT)
+    assert (row["numel_local"], row["nonfinite_count"], row["l2"], row["absmax"]) == (0, None, None, None)
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30])
+def test_a_norm_beyond_the_range_of_float32_squares_is_right(recorded: Recorded, value: float) -> None:
+    model = nn.ModuleList([nn.Linear(4, 1, bias=False)])
+    with torch.no_grad():
+        model[0].weight.fill_(value)
+    attach(recorded.run, model)
+    with recorded.run.step(0) as step:
+        loss = model[0](torch.ones(1, 4)).sum()
+        step.loss(loss)
+        loss.backward()
+
+    (row,) = recorded.rows("tensor_stats", name="0.weight", role=WEIGHT)
+    assert row["nonfinite_count"] == 0
+    assert row["l2"] == pytest.approx(2 * value, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.complex64])
+def test_other_element_types_are_measured(recorded: Recorded, dtype: torch.dtype) -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((1000,), 60.0, dtype=dtype))
+
+        def forward(self) -> torch.Tensor:
+            return (self.weight * 1.0).abs().float().sum()
+
+    model = Scale()
+    attach(recorded.run, model)
+    with recorded.run.step(0):
+        model().backward()
+
+    (row,) = recorded.rows("tensor_stats", name="weight", role=WEIGHT)
+    assert row["dtype"] == str(dtype).removeprefix("torch.")
+    assert row["absmax"] == 60.0
+    assert row["l2"] == pytest.approx(60.0 * math.sqrt(1000), rel=1e-6)
+
+
+def test_norms_of_a_gradient_with_nonfinite_elements_are_of_the_finite_ones(recorded: Recorded) -> None:
+    model = nn.ModuleList([nn.Linear(3, 1, bias=False)])
+    attach(recorded.run, model)
+    with recorded.run.step(0) as step:
+        loss = model[0](torch.ones(1, 3)).sum()
+        step.loss(loss)
+        model[0].weight.register_hook(lambda _: torch.tensor([[3.0, float("nan"), float("-inf")]]))
+        loss.backward()
+
+    (row,) = recorded.rows("tensor_stats", name="0.weight", role=GRAD)
+    assert (row["nonfinite_count"], row["nan_count"], row["inf_count"]) == (2, 1, 1)
+    assert (row["l2"], row["absmax"]) == (3.0, 3.0)

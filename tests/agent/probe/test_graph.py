@@ -1,0 +1,101 @@
+"""Paths, layers and types of a model, however it is wrapped."""
+
+import torch
+from tests.agent.probe.trainings import LAYERS, Model, Recorded, Row
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+from rankscope.probe.attach import attach
+from rankscope.probe.graph import guess_type, nodes_of, observed
+from rankscope.probe.options import Plan
+
+
+def paths(model: nn.Module) -> list[str]:
+    return [node.path for node in nodes_of(model)]
+
+
+def test_modules_are_listed_parents_first_with_their_layer() -> None:
+    nodes = {node.path: node for node in nodes_of(Model())}
+
+    assert next(iter(nodes)) == ""
+    assert nodes["blocks.1.linear"].parent == "blocks.1"
+    assert nodes["blocks.1.linear"].layer_index == 1
+    assert nodes["head"].layer_index is None
+    assert [path for path, node in nodes.items() if node.is_block] == ["blocks.0", "blocks.1", "blocks.2"]
+
+
+def test_wrappers_leave_no_trace_in_a_path() -> None:
+    model = Model()
+    plain = paths(model)
+    model.blocks[1] = checkpoint_wrapper(model.blocks[1])
+    model.blocks[2] = torch.compile(model.blocks[2], backend="eager")  # pyright: ignore
+
+    assert paths(nn.DataParallel(model)) == plain
+
+
+def test_blocks_embeddings_norm_and_head_are_observed() -> None:
+    assert [node.path for node in observed(nodes_of(Model()))] == LAYERS
+
+
+def test_in_a_plain_sequence_every_layer_with_parameters_is_observed() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(1, 1))
+
+    assert [node.path for node in observed(nodes_of(model))] == ["0", "3"]
+
+
+def test_what_is_numbered_inside_a_block_is_no_block() -> None:
+    model = nn.ModuleList([nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))])
+    nodes = {node.path: node for node in nodes_of(model)}
+
+    assert nodes["0.1"].layer_index == 0
+    assert not nodes["0.1"].is_block
+
+
+def test_experts_are_parts_of_their_layer() -> None:
+    layer = nn.Module()
+    layer.experts = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1)])
+    nodes = {node.path: node for node in nodes_of(nn.ModuleList([layer]))}
+
+    assert nodes["0.experts.1"].layer_index == 0
+    assert nodes["0.experts.1"].layer_type == "expert"
+
+
+def test_a_type_is_guessed_from_the_class_and_else_from_the_name() -> None:
+    assert guess_type("LlamaAttention", "x") == "attention"
+    assert guess_type("Linear", "lm_head") == "head"
+    assert guess_type("T5LayerNorm", "layer_norm") == "norm"
+    assert guess_type("Embedding", "wte") == "embedding"
+    assert guess_type("Conv2d", "0") == "conv"
+    assert guess_type("Linear", "fc") == "other"
+
+
+def test_a_module_met_twice_is_one_node_with_an_alias() -> None:
+    model = Model()
+    model.blocks.append(model.blocks[0])
+
+    nodes = {node.path: node for node in nodes_of(model)}
+
+    assert nodes["blocks.0"].aliases == ["blocks.3"]
+    assert "blocks.3" not in nodes
+
+
+def test_the_modules_of_a_watched_model_are_told_once() -> None:
+    recorded = Recorded()
+    attach(recorded.run, Model())
+
+    rows: list[Row] = recorded.rows("modules")
+
+    head = next(row for row in rows if row["path"] == "head")
+    assert len(rows) == len(list(Model().modules()))
+    assert (head["class"], head["type"], head["parent"]) == ("Linear", "head", "")
+    assert head["parameters"] == ["weight", "bias"]
+    assert head["parameter_shapes"] == ["16x8", "16"]
+    assert head["parameter_dtypes"] == ["float32", "float32"]
+
+
+def test_filters_are_globs_on_paths() -> None:
+    plan = Plan(include=("blocks.*", "head.*"), exclude=("*.bias",))
+
+    assert plan.wants("blocks.1.linear.weight")
+    assert not plan.wants("head.bias")
+    assert not plan.wants("embed.weight")

@@ -1,0 +1,152 @@
+"""Numbers read at once and numbers read a step later are the same numbers."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from tests.agent.probe.devices import HostAsDevice
+from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches
+from torch import Tensor
+
+from rankscope.probe.meters import MAX_PENDING, DeviceMeter, HostMeter, Meter
+from rankscope.probe.options import Plan
+from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject, Traits
+from rankscope.probe.watch import Watch
+
+INF, NAN = math.inf, math.nan
+
+
+def row() -> Row:
+    return Row(Subject("x", "", None, "", 1), Traits("float32", (1,), "", 1, 1), 1, 0, 0, 0, 0)
+
+
+def measured(meter: Meter, values: Sequence[Tensor]) -> list[Numbers]:
+    rows = [row() for _ in values]
+    meter.norms(values, rows)
+    meter.close_step()
+    meter.settled(wait=True)
+    return [each.numbers for each in rows]
+
+
+FINITE = [torch.tensor([3.0, -4.0]), torch.tensor([[0.0]]), torch.full((7,), 2.0, dtype=torch.bfloat16)]
+
+
+def test_finite_tensors_have_the_same_numbers_on_both() -> None:
+    host, device = measured(HostMeter(), FINITE), measured(DeviceMeter(HostAsDevice()), FINITE)
+
+    assert host[0] == Numbers(nonfinite=0, nan=0, inf=0, absmax=4.0, l2=5.0)
+    for left, right in zip(host, device, strict=True):
+        assert left[:4] == right[:4]
+        assert left.l2 == pytest.approx(right.l2, rel=1e-6)
+
+
+def test_a_device_counts_nonfinite_elements_and_leaves_out_what_it_cannot_tell() -> None:
+    (numbers,) = measured(DeviceMeter(HostAsDevice()), [torch.tensor([1.0, NAN, INF])])
+
+    assert numbers == Numbers(nonfinite=2)
+
+
+def test_a_norm_that_float32_cannot_hold_is_absent_and_no_infinite_element() -> None:
+    (numbers,) = measured(DeviceMeter(HostAsDevice()), [torch.tensor([3e38, 3e38])])
+
+    assert numbers.l2 is None
+    assert numbers.nonfinite == 0
+    assert numbers.absmax == pytest.approx(3e38)
+
+
+@pytest.mark.parametrize("value", [1e200, 1e-200])
+def test_float64_norms_are_right_where_squares_leave_the_range(value: float) -> None:
+    (numbers,) = measured(HostMeter(), [torch.full((4,), value, dtype=torch.float64)])
+
+    assert numbers.l2 == pytest.approx(2 * value)
+
+
+def test_a_tensor_without_a_finite_element_has_counts_only() -> None:
+    (numbers,) = measured(HostMeter(), [torch.tensor([NAN, INF, -INF])])
+
+    assert numbers == Numbers(nonfinite=3, nan=1, inf=2)
+
+
+def test_what_a_device_has_not_finished_is_not_waited_for() -> None:
+    device = HostAsDevice()
+    device.is_behind = True
+    meter = DeviceMeter(device)
+    late = row()
+
+    meter.finiteness(torch.ones(3), late)
+    meter.close_step()
+
+    assert meter.settled(wait=False) == []
+    assert late.numbers == UNKNOWN
+    assert device.waits == 0
+    device.is_behind = False
+    assert meter.settled(wait=False) == [late]
+    assert late.numbers.nonfinite == 0
+
+
+def test_values_overwritten_in_place_later_in_the_step_are_told_as_they_were() -> None:
+    meter, values, early = DeviceMeter(HostAsDevice()), torch.tensor([INF, 1.0]), row()
+
+    meter.finiteness(values, early)
+    values.zero_()
+    meter.close_step()
+
+    assert meter.settled(wait=True)[0].numbers.nonfinite == 1
+
+
+def test_a_device_that_stays_behind_costs_rows_not_time() -> None:
+    device = HostAsDevice()
+    device.is_behind = True
+    meter = DeviceMeter(device)
+
+    for _ in range(MAX_PENDING + 3):
+        meter.finiteness(torch.ones(1), row())
+        meter.close_step()
+
+    assert meter.overdue() == 3
+    assert meter.overdue() == 0
+
+
+def test_host_buffers_are_made_once_and_reused() -> None:
+    device = HostAsDevice()
+    meter = DeviceMeter(device)
+
+    for _ in range(20):
+        measured(meter, FINITE)
+
+    assert device.buffers == 1
+
+
+def test_one_copy_per_step_carries_all_its_numbers() -> None:
+    device = HostAsDevice()
+    device.is_behind = True
+    meter = DeviceMeter(device)
+    rows = [row() for _ in range(5)]
+
+    for each in rows[:2]:
+        meter.finiteness(torch.ones(2), each)
+    meter.norms(FINITE, rows[2:])
+    meter.close_step()
+
+    assert meter.settled(wait=True) == rows
+    assert device.waits == 1
+    assert [each.numbers.absmax for each in rows] == [None, None, 4.0, 0.0, 2.0]
+
+
+def test_a_nonfinite_value_that_is_read_late_still_makes_a_later_step_be_captured_in_full() -> None:
+    recorded, device, model, criterion = Recorded(), HostAsDevice(), Model(), Criterion()
+    watch = Watch(recorded.run._recording, model, plan=Plan(every=100), meter_for=lambda _device: DeviceMeter(device))  # pyright: ignore
+    watch.hook(optimizer=None, criterion=criterion, loader=None)
+
+    for index, (codes, targets) in enumerate(batches(6)):
+        model.overflow(1, on=index == 2)
+        device.is_behind = index < 4
+        model.zero_grad()
+        with recorded.run.step(index):
+            criterion(model(codes), targets).backward()
+    watch.detach()
+
+    assert {row["step"] for row in recorded.rows("tensor_stats", role=GRAD)} == {0, 4}
+    bad = [row for row in recorded.rows("tensor_stats") if row["nonfinite_count"]]
+    assert (bad[0]["step"], bad[0]["name"]) == (2, "blocks.1")
