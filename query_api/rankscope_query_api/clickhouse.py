@@ -167,13 +167,15 @@ def _embedded_client(url: str, limits: Mapping[str, str | int | float]) -> Clien
 
 
 def _server_client(url: str, limits: Mapping[str, str | int | float]) -> Client:
-    return clickhouse_connect.get_client(
+    client = clickhouse_connect.get_client(
         dsn=url,
-        settings={**limits, "readonly": 1},
+        settings=dict(limits),
         autogenerate_session_id=False,  # a session refuses a second query at a time
         connect_timeout=5,
         send_receive_timeout=int(limits["max_execution_time"]) + 10,
     )
+    client.set_client_setting("readonly", 1)  # last: it travels behind the settings it would refuse
+    return client
 
 
 @functools.lru_cache(maxsize=512)
