@@ -71,7 +71,7 @@ class TqlError(RankscopeError):
         return f"{where}; {self.hint}" if self.hint else where
 
     def render(self, text: str) -> str:
-        """The error under the line of the query that it is about, with a caret.
+        """The error under the line of the query that it is about, with a caret; always printable as UTF-8.
 
         Args:
             text: The query as it was given.
@@ -85,7 +85,7 @@ class TqlError(RankscopeError):
             parts.append(f"expected: {', '.join(self.expected)}")
         if self.hint:
             parts.append(f"hint: {self.hint}")
-        return "\n".join(parts)
+        return "\n".join(parts).encode(errors="replace").decode()
 
 
 class TqlSyntaxError(TqlError):

@@ -138,7 +138,10 @@ _RANGE = {
 LATER: Mapping[str, str] = {
     "attempt": "the ordinal of a launch",
     "mesh": "mesh coordinates",
-    "run": "fields of runs other than run.id",
+    "run.name": "what a run is called; run.id is there",
+    "run.status": "where a run stands",
+    "run.tag": "the tags of a run",
+    "run.config": "the configuration of a run",
     "trace": "fields of whole traces",
     "system": "node and device figures",
     "hit": "breakpoint hits",

@@ -121,8 +121,9 @@ def _check_size(tree: "Tree[Token]") -> None:
 def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
     token: Token = error.token
     expected = _in_words(error.accepts or error.expected)
-    if expected == ("(",):
-        return _no_stage(error)
+    last: Any = next(reversed(_values(error)), None)
+    if expected == ("(",) and getattr(last, "type", "") == "NAME":
+        return _no_stage(last)
     hint = _hint(str(token), expected, chained=_is_chained(error))
     if token.type == "$END":
         place = place_at(text, len(text.rstrip()))
@@ -131,11 +132,10 @@ def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
     return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
 
 
-def _no_stage(error: "UnexpectedToken") -> TqlSyntaxError:
+def _no_stage(word: "Token") -> TqlSyntaxError:
     """A word behind `|` that begins no stage: the parser took it for an aggregate and misses its parentheses."""
     from rankscope.tql.build import place_of
 
-    word: Token = _values(error)[-1]
     near = difflib.get_close_matches(word.lower(), _STAGE_WORDS, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else ""
     message = f"{word} is no stage"

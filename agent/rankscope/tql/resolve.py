@@ -57,8 +57,9 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
     """
     if field.name in FIELDS or field.scope in MAPS or field.name == "count":
         return
-    later = LATER.get(field.name) or LATER.get(field.scope or field.key)
-    if later and (field.name in LATER or field.scope != "module"):
+    scoped = f"{field.scope}.{field.key.partition('.')[0]}"
+    later = LATER.get(field.name) or LATER.get(scoped) or LATER.get(field.scope)
+    if later:
         raise TqlUnsupported("unsupported", f"{field_text(field)} is not answered yet: {later}", place=field.place)
     near = field.key if field.key in FIELDS else nearest(field.name)
     hint = f"did you mean {near}?" if near else ""

@@ -1,0 +1,1 @@
+"""TQL without a store: text, tree, fields, errors."""

@@ -1,0 +1,69 @@
+"""A query is small; what is larger is refused by name, and nothing recurses over it before."""
+
+import pytest
+
+from rankscope import tql
+
+
+def refusal(text: str) -> tql.TqlError:
+    with pytest.raises(tql.TqlSyntaxError) as caught:
+        tql.parse(text)
+    return caught.value
+
+
+def test_a_text_may_have_8192_bytes() -> None:
+    longest = 'tensor.name == "é' + "x" * (8192 - 19) + '"'
+    assert len(longest.encode()) == 8192
+
+    assert tql.parse(longest)
+    assert refusal(longest + " ").code == "text_too_long"
+    assert refusal(longest + " ").message == "the query is 8193 bytes long, the limit is 8192"
+
+
+def test_a_list_may_have_64_items() -> None:
+    def listing(count: int) -> str:
+        return f"tensor.numel in [{', '.join('1' * count)}]"
+
+    assert tql.parse(listing(64))
+    assert refusal(listing(65)).message == "the list has 65 items, the limit is 64"
+
+
+def test_a_tree_may_have_256_nodes() -> None:
+    def chain(count: int) -> str:
+        return " or ".join(["tensor.l2 > 1"] * count)
+
+    assert tql.parse(chain(84))
+    assert refusal(chain(85)).message == "the query has 257 nodes, the limit is 256"
+
+
+@pytest.mark.parametrize("opening", ["not ", "-", "1 + "])
+def test_a_tree_may_be_32_levels_deep(opening: str) -> None:
+    error = refusal(f"{opening * 40}tensor.l2 > 1")
+
+    assert error.code == "too_deep"
+    assert error.message == "the query is nested deeper than 32 levels"
+
+
+def test_thousands_of_parentheses_are_no_levels_and_exhaust_nothing() -> None:
+    assert tql.parse("(" * 4000 + "tensor.l2 > 1" + ")" * 4000) == tql.parse("tensor.l2 > 1")
+
+
+@pytest.mark.parametrize("text", ["not " * 2000 + "tensor.l2 > 1", "tensor.l2 > " + "-" * 8000 + "1"])
+def test_thousands_of_levels_exhaust_nothing(text: str) -> None:
+    assert refusal(text).code == "too_deep"
+
+
+def test_half_a_surrogate_pair_is_refused_where_it_stands() -> None:
+    error = refusal('tensor.name == "\ud800"')
+
+    assert (error.code, error.column) == ("not_unicode", 17)
+    error.render('tensor.name == "\ud800"').encode()
+
+
+def test_a_number_of_any_length_is_refused_by_its_range() -> None:
+    query = tql.parse(f"tensor.nan_count == {'9' * 8000}")
+
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(query)
+
+    assert caught.value.code == "out_of_range"
