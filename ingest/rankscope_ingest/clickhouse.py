@@ -29,6 +29,7 @@ TARGETS = (*(section.table for section in SECTIONS), "batches", "trace_index")
 """Every table that a view of `landing` fills."""
 
 _WINDOW = re.compile(r"replicated_deduplication_window = (\d+)")
+_SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 Result = TypeVar("Result")
 Row = Sequence[object]
 
@@ -220,4 +221,8 @@ def _has_window(engine: str) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+    """What happened, in one short line; of a failed connection only what the system said."""
+    text = str(error).strip().split("\n", 1)[0]
+    if of_the_system := _SYSTEM_ERROR.search(text):
+        return of_the_system[1]
+    return text[:300] or type(error).__name__

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
 from rankscope_ingest.errors import IngestError
 from rankscope_ingest.settings import (
@@ -97,6 +98,7 @@ def writer(
         "writer_metrics_listen": metrics_listen,
         "log_format": log_format,
     }
+    _work_inside(clickhouse_url)
     _run(serve, options)
 
 
@@ -110,6 +112,7 @@ def migrate(
     options = {"clickhouse_url": clickhouse_url, "log_format": log_format}
     settings = _environment(options)
     _configure(settings)
+    _work_inside(clickhouse_url)
     _reporting(lambda: asyncio.run(_print_applied(run, settings)))
 
 
@@ -131,6 +134,16 @@ async def _until_signal(serve: Serve, settings: Mapping[str, str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await serve(settings, stop)
+
+
+def _work_inside(clickhouse_url: str) -> None:
+    """Makes a chDB folder the working directory: chDB writes a cache folder where it runs."""
+    from rankscope_ingest.clickhouse import folder_of
+
+    folder = folder_of(SecretStr(clickhouse_url))
+    if folder is not None and folder.is_absolute():
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chdir(folder)
 
 
 def _environment(options: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,9 @@ import sys
 
 import structlog
 
+_NOISY = ("urllib3", "clickhouse_connect")
+"""What they warn of is in the error that they raise, and that we report."""
+
 
 def configure_logging(log_format: str) -> None:
     """Sends every log record of the process to stderr as one line.
@@ -32,3 +35,5 @@ def configure_logging(log_format: str) -> None:
         )
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,1 @@
+"""The ingest tiers on real parts: broker, gRPC, chDB."""

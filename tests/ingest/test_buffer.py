@@ -1,0 +1,252 @@
+"""The broker's scripts on a real broker: accept, commit, budget, claims, and what a full broker still does."""
+
+import pytest
+from pydantic import SecretStr
+
+from rankscope_ingest.buffer import (
+    CONSUMER_GROUP,
+    Buffer,
+    Claimant,
+    Offer,
+    Outcome,
+    bytes_key,
+    claim_key,
+    quarantine_key,
+    stream_key,
+)
+from rankscope_ingest.entries import Group, take
+from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
+from rankscope_proto.identity import SHARDS
+from tests.ground.brokers import Broker
+
+INCARNATION = b"0123456789abcdef"
+SHARD = 3
+BUDGET = 1_000
+
+
+def offer(seq: int, *, payload: bytes = b"payload", digest: bytes | None = None, base: int = 0) -> Offer:
+    return Offer(payload, INCARNATION, seq, digest or seq.to_bytes(16, "big"), 2, 20_000, base)
+
+
+async def accept_many(buffer: Buffer, count: int) -> None:
+    for seq in range(count):
+        await buffer.accept(SHARD, offer(seq), budget=10**9)
+
+
+async def test_batches_in_order_are_accepted(buffer: Buffer) -> None:
+    first = await buffer.accept(SHARD, offer(0), budget=BUDGET)
+    second = await buffer.accept(SHARD, offer(1), budget=BUDGET)
+
+    assert (first.outcome, first.accepted, first.held) == (Outcome.ACCEPTED, 1, 7)
+    assert (second.outcome, second.accepted, second.held) == (Outcome.ACCEPTED, 2, 14)
+
+
+async def test_the_same_batch_again_is_a_duplicate_and_adds_nothing(buffer: Buffer, broker: Broker) -> None:
+    await accept_many(buffer, 3)
+
+    again = await buffer.accept(SHARD, offer(1), budget=BUDGET)
+
+    assert (again.outcome, again.accepted) == (Outcome.DUPLICATE, 3)
+    with broker.client() as client:
+        assert client.xlen(stream_key(SHARD)) == 3
+
+
+async def test_another_payload_under_a_taken_seq_is_a_conflict_and_kept(buffer: Buffer, broker: Broker) -> None:
+    await accept_many(buffer, 2)
+
+    other = await buffer.accept(SHARD, offer(1, payload=b"other", digest=b"o" * 16), budget=BUDGET)
+
+    assert other.outcome is Outcome.CONFLICT
+    with broker.client() as client:
+        assert client.hvals(quarantine_key(SHARD)) == [b"other"]
+        assert client.ttl(quarantine_key(SHARD)) > 0
+
+
+async def test_a_batch_behind_a_missing_one_is_told_where_to_go_on(buffer: Buffer) -> None:
+    await accept_many(buffer, 2)
+
+    ahead = await buffer.accept(SHARD, offer(5), budget=BUDGET)
+
+    assert (ahead.outcome, ahead.accepted) == (Outcome.EXPECTED, 2)
+
+
+async def test_a_batch_at_its_senders_base_is_accepted_over_a_hole(buffer: Buffer) -> None:
+    await accept_many(buffer, 2)
+
+    at_base = await buffer.accept(SHARD, offer(5, base=5), budget=BUDGET)
+    behind_base = await buffer.accept(SHARD, offer(9, base=8), budget=BUDGET)
+
+    assert (at_base.outcome, at_base.accepted) == (Outcome.ACCEPTED, 6)
+    assert (behind_base.outcome, behind_base.accepted) == (Outcome.EXPECTED, 8)
+
+
+async def test_a_full_shard_has_no_room_until_it_is_drained(buffer: Buffer) -> None:
+    await buffer.prepare_reading()
+    await buffer.accept(SHARD, offer(0, payload=b"x" * 900), budget=BUDGET)
+
+    refused = await buffer.accept(SHARD, offer(1, payload=b"x" * 200), budget=BUDGET)
+    await buffer.commit(Group(tuple(await buffer.read(count=10, block_ms=100))))
+    accepted = await buffer.accept(SHARD, offer(1, payload=b"x" * 200), budget=BUDGET)
+
+    assert refused.outcome is Outcome.NO_ROOM
+    assert (accepted.outcome, accepted.held, accepted.durable) == (Outcome.ACCEPTED, 200, 1)
+
+
+async def test_a_batch_above_the_budget_fits_into_an_empty_shard(buffer: Buffer) -> None:
+    alone = await buffer.accept(SHARD, offer(0, payload=b"x" * 2_000), budget=BUDGET)
+
+    assert alone.outcome is Outcome.ACCEPTED
+
+
+async def test_commit_forgets_the_entries_and_moves_the_durable_watermark(buffer: Buffer, broker: Broker) -> None:
+    await buffer.prepare_reading()
+    await accept_many(buffer, 5)
+    group = take(await buffer.read(count=10, block_ms=100), rows=6, size=10**6)
+
+    await buffer.commit(group)
+    await buffer.commit(group)
+
+    with broker.client() as client:
+        assert client.xlen(stream_key(SHARD)) == 2
+        assert client.xpending(stream_key(SHARD), CONSUMER_GROUP)["pending"] == 2
+        assert client.get(bytes_key(SHARD)) == b"14"
+    assert (await buffer.accept(SHARD, offer(0), budget=BUDGET)).durable == 3
+
+
+async def test_what_was_read_and_not_committed_is_pending(buffer: Buffer) -> None:
+    await buffer.prepare_reading()
+    await accept_many(buffer, 3)
+    read = await buffer.read(count=10, block_ms=100)
+
+    pending, gone = await buffer.pending(["0"] * SHARDS, count=10)
+    behind_the_first, _ = await buffer.pending([read[0].place.id] * SHARDS, count=10)
+
+    assert pending == read
+    assert behind_the_first == read[1:]
+    assert not gone
+
+
+async def test_a_pending_entry_whose_data_is_gone_is_told_apart(buffer: Buffer, broker: Broker) -> None:
+    await buffer.prepare_reading()
+    await accept_many(buffer, 2)
+    read = await buffer.read(count=10, block_ms=100)
+    with broker.client() as client:
+        client.xdel(stream_key(SHARD), read[0].place.id)
+
+    pending, gone = await buffer.pending(["0"] * SHARDS, count=10)
+
+    assert (pending, gone) == (read[1:], [read[0].place])
+    assert await buffer.fetch([entry.place for entry in read]) == [None, read[1]]
+
+
+async def test_reading_waits_no_longer_than_asked(buffer: Buffer) -> None:
+    await buffer.prepare_reading()
+    await buffer.prepare_reading()
+
+    assert await buffer.read(count=10, block_ms=10) == []
+
+
+async def test_a_manifest_is_kept_and_forgotten(buffer: Buffer) -> None:
+    await buffer.prepare_reading()
+    await accept_many(buffer, 2)
+    group = take(await buffer.read(count=10, block_ms=100), rows=100, size=10**6)
+
+    await buffer.keep_manifest(group.manifest())
+    kept = await buffer.manifest()
+    await buffer.keep_manifest("")
+
+    assert kept is not None
+    assert (kept.token, list(kept.places)) == (group.token, [entry.place for entry in group.entries])
+    assert await buffer.manifest() is None
+
+
+async def test_a_full_broker_refuses_batches_and_still_drains(buffer: Buffer, broker: Broker) -> None:
+    await buffer.prepare_reading()
+    await accept_many(buffer, 3)
+    with broker.client() as client:
+        client.config_set("maxmemory", "1")
+
+    with pytest.raises(Busy, match="maxmemory") as busy:
+        await buffer.accept(SHARD, offer(3), budget=10**9)
+    group = take(await buffer.read(count=10, block_ms=100), rows=100, size=10**6)
+    await buffer.keep_manifest(group.manifest())
+    await buffer.commit(group)
+    await buffer.keep_manifest("")
+    granted = await buffer.claim("claim", Claimant(b"a", b"A", b""), lifetime_ms=10_000)
+
+    assert busy.value.retry_after_ms > 0
+    assert granted is None
+    with broker.client() as client:
+        assert client.xlen(stream_key(SHARD)) == 0
+
+
+async def test_a_claim_has_one_holder_until_it_is_given_back_or_replaced(buffer: Buffer) -> None:
+    claim = claim_key("default", "run", 0)
+
+    assert await buffer.claim(claim, Claimant(b"a", b"A", b""), lifetime_ms=10_000) is None
+    assert await buffer.claim(claim, Claimant(b"a", b"A", b""), lifetime_ms=10_000) is None
+    assert await buffer.claim(claim, Claimant(b"b", b"B", b""), lifetime_ms=10_000) == b"A"
+    assert await buffer.claim(claim, Claimant(b"b", b"B", b"a"), lifetime_ms=10_000) is None
+    await buffer.release(claim, holder=b"a")
+    assert await buffer.claim_holder(claim) == (b"b", b"B")
+    await buffer.release(claim, holder=b"b")
+    assert await buffer.claim_holder(claim) is None
+
+
+async def test_every_key_that_names_an_incarnation_or_a_rank_expires(buffer: Buffer, broker: Broker) -> None:
+    await accept_many(buffer, 1)
+    await buffer.claim(claim_key("default", "run", 0), Claimant(b"a", b"A", b""), lifetime_ms=10_000)
+    await buffer.mark_once("rankscope:conflict:a:b")
+
+    with broker.client() as client:
+        endless = {key for key in client.scan_iter() if client.ttl(key) < 0}
+
+    assert endless == {key.encode() for key in (stream_key(SHARD), bytes_key(SHARD))}
+
+
+def test_names_with_colons_do_not_make_two_claims_one() -> None:
+    assert claim_key("a:b", "c", 0) != claim_key("a", "b:c", 0)
+
+
+async def test_a_restarted_broker_still_has_what_it_accepted(buffer: Buffer, broker: Broker) -> None:
+    await accept_many(buffer, 2)
+    broker.kill()
+
+    with pytest.raises(BrokerUnavailable, match="did not answer"):
+        await buffer.accept(SHARD, offer(2), budget=BUDGET)
+    broker.start()
+
+    assert (await buffer.accept(SHARD, offer(2), budget=BUDGET)).accepted == 3
+
+
+async def test_an_evicting_broker_is_refused_with_the_remedy(buffer: Buffer, broker: Broker) -> None:
+    with broker.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+
+    with pytest.raises(BrokerUnfit, match="set `maxmemory-policy noeviction`"):
+        await buffer.check()
+
+
+async def test_a_broker_without_a_file_is_warned_of(buffer: Buffer, broker: Broker) -> None:
+    assert await buffer.check() == []
+    with broker.client() as client:
+        client.config_set("appendonly", "no")
+
+    assert "appendonly" in (await buffer.check())[0]
+
+
+async def test_a_broker_that_is_not_there_is_named_with_the_setting() -> None:
+    buffer = Buffer(SecretStr("redis://:secret@127.0.0.1:1/0"))
+
+    with pytest.raises(BrokerUnavailable) as caught:
+        await buffer.ping()
+    await buffer.close()
+
+    assert "redis://:***@127.0.0.1:1/0" in str(caught.value)
+    assert "RANKSCOPE_REDIS_URL" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_that_is_none_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="RANKSCOPE_REDIS_URL"):
+        Buffer(SecretStr("http://127.0.0.1"))
