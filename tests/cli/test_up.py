@@ -152,13 +152,13 @@ def test_a_detached_server_is_ready_when_the_command_returns_and_lives_on(tmp_pa
 
 def test_a_detached_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    home.mkdir()
-    (home / "broker").touch()
+    (home / "broker").mkdir(parents=True)
+    (home / "broker" / "appendonlydir").touch()  # where the broker makes a folder
 
     answer = rankscope("up", *ANY_PORTS, "--detach", "--wait-ready", "--json", home=home)
 
     assert answer.status == 1
-    assert "broker" in answer.error["message"]
+    assert "broker failed: " in answer.error["message"]
 
 
 def test_with_json_a_ready_server_prints_one_document(tmp_path: Path) -> None:

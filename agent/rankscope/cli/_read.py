@@ -20,6 +20,7 @@ LEADING = ("step", "microstep", "rank", "phase", "role", "name", "kind", "status
 HIDDEN = frozenset(
     {"time_ns", "start_ns", "trace_id", "span_id", "parent_span_id", "module", "layer_index", "flags", "microstep"}
     | {"attributes", "metrics", "launch_id", "incarnation", "seq", "idx", "shape", "dtype"}
+    | {"placement", "numel_global", "depth", "thread_id"}
 )
 """Columns that only `--json` shows: they make a table too wide to read."""
 

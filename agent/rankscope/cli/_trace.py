@@ -148,7 +148,8 @@ def _merged_line(node: Mapping[str, Any], lead: str) -> str:
 
 def _span_line(span: Mapping[str, Any], lead: str) -> str:
     error = "" if span.get("status") in {None, "ok", "unset"} else f"  {span['status']}"
-    return f"{_named(lead, span)}{duration(span['duration_ns']):>10}{error}"
+    where = f"  rank {span['rank']}" if "rank" in span and not span["depth"] else ""
+    return f"{_named(lead, span)}{duration(span['duration_ns']):>10}{where}{error}"
 
 
 def _named(lead: str, row: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def _find(client: Client, run: str, say: Say) -> Findings:
     findings.tell(say)
     row = first_nonfinite(client, run)
     if row:
-        say(f"  TQL `{FIRST_NONFINITE}`: {row['role']} {row['name']}, rank {row['rank']}, step {row['step']}")
+        say(f"  TQL `{FIRST_NONFINITE}`: {row['nonfinite_count']} of {row['numel_local']} values of {row['name']}")
     return findings
 
 
@@ -97,7 +97,7 @@ def _say_next(server: Discovery, run: str, say: Say) -> None:
     say(f"API      {server.query}/api/v1/runs/{run}")
     say(f"ask      rankscope trace {run}")
     say(f"         rankscope query '{FIRST_NONFINITE}' --run {run}")
-    say(f"""         rankscope query 'span.phase == "input" and span.duration > 100ms | count() by rank' --run {run}""")
+    say(f"""         rankscope query 'span.phase == "input" and span.duration > 50ms | count() by rank' --run {run}""")
 
 
 def _write_json(path: Path | None, document: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ PROJECT = "default"
 VISIBLE_ALLOWANCE_S = 60.0
 INTERVAL_S = 0.2
 
-TENSORS_TOLD = 4
+TENSORS_TOLD = 3
 
 FIRST_NONFINITE = "tensor.nonfinite_count > 0 | first"
 
@@ -95,9 +95,13 @@ def straggler_sentence(straggler: Mapping[str, Any]) -> str:
 def nonfinite_sentences(nonfinite: Mapping[str, Any]) -> list[str]:
     """Where the first non-finite value appeared, then in which tensors."""
     place = f"rank {nonfinite['rank']}, step {nonfinite['step']}, layer {nonfinite['layer']}"
-    tensors: Sequence[Mapping[str, Any]] = nonfinite.get("tensors") or ()
-    later = [f"  then in {_tensor_words(tensor)}" for tensor in tensors[:TENSORS_TOLD]]
-    return [f"the first non-finite value appeared on {place}", *later]
+    tensors: Sequence[Mapping[str, Any]] = nonfinite["tensors"]
+    later = [f"{tensor['role']} {tensor['name']}" for tensor in tensors[1 : 1 + TENSORS_TOLD]]
+    rest = int(nonfinite["tensors_total"]) - 1 - len(later)
+    sentences = [f"the first non-finite value appeared on {place}, in its {nonfinite['role']}"]
+    if later:
+        sentences.append(f"  then in {', '.join(later)}" + (f" and {rest} more tensors of that step" if rest else ""))
+    return sentences
 
 
 def _completeness(client: Client, run: str) -> Json | None:
@@ -121,7 +125,3 @@ def _only(answer: Mapping[str, Any] | None, *names: str) -> dict[str, Any] | Non
 
 def _share_words(share: object) -> str:
     return f", {float(str(share)):.0%} of it" if share is not None else ""
-
-
-def _tensor_words(tensor: Mapping[str, Any]) -> str:
-    return f"{tensor['role']} {tensor['name']} of rank {tensor['rank']}"
