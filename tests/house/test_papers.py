@@ -45,6 +45,10 @@ def test_the_changelog_knows_the_version() -> None:
     assert rankscope.__version__ == version
 
 
+def test_the_readme_is_what_a_package_index_shows() -> None:
+    assert tomllib.loads(text_of("pyproject.toml"))["project"].get("readme") == "README.md"
+
+
 def test_every_entry_point_can_be_loaded() -> None:
     program = (
         "import importlib.metadata as m; "

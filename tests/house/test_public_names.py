@@ -2,9 +2,13 @@
 
 import ast
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import rankscope
-from tests.house.tree import syntax_of
+from tests.house.tree import ROOT, syntax_of
 
 INIT = "agent/rankscope/__init__.py"
 PUBLIC = {
@@ -46,6 +50,18 @@ def test_a_package_init_holds_imports_and_names_only() -> None:
     surprising = [ast.unparse(node) for node in syntax_of(INIT).body if not isinstance(node, allowed)]
 
     assert not surprising
+
+
+def test_the_program_that_mypy_checks_also_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "tests/house/user_program.py"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "RANKSCOPE_MODE": "disabled", "RANKSCOPE_HOME": str(tmp_path)},
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def exported() -> list[str]:

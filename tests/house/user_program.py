@@ -1,6 +1,6 @@
 """A training program as a user writes it: every public name with the type a user sees.
 
-Nothing runs it. mypy checks it strictly (`make types`), against the installed package, as a user's editor would.
+mypy checks it strictly (`make types`), against the installed package, as a user's editor would; a test runs it.
 """
 
 from typing import assert_type
@@ -27,6 +27,7 @@ def main() -> None:
             train(step, model, optimizer)
             run.log_metrics({"loss": 0.5})
     roll_out(run)
+    ask("tensor.nonfinite_count > 0 | first")
     rankscope.finish()
 
 
@@ -43,7 +44,7 @@ def roll_out(run: rankscope.Run) -> None:
     """A trace of its own, with a span in it."""
     with run.trace("rollout") as trace:
         assert_type(trace, rankscope.Trace)
-        with run.span("generate", kind="model_call") as span:
+        with run.span("generate", kind="model") as span:
             assert_type(span, rankscope.Span)
             span.set_attribute("tokens", 17)
     assert_type(rankscope.current_run(), rankscope.Run)
