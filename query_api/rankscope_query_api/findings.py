@@ -1,8 +1,8 @@
 """Which rank makes the others wait: pure functions over the phase times of steps.
 
 The accounting: in data-parallel training the ranks meet in the backward phase, so a rank's *wait* is its backward time
-over the least of all ranks at that step, and it is *charged* to the rank with the longest own phases (input, forward,
-optimizer). The slow rank waits least.
+over the least of all ranks at that step, and it is *charged* to the rank with the longest own phases since the ranks
+met last: the optimizer of the step before, input, forward. The slow rank waits least.
 
 The difficulty is noise, not arithmetic. Four ranks on two cores move each other by a quarter of a step: in a measured
 fault-free run one rank's forward lay 14 % of a step above the others' median over thirty steps. What tells a straggler
@@ -12,10 +12,11 @@ A candidate must pass each of the tests below; the thresholds are where 200 simu
 """
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from itertools import pairwise
+from math import pi, sin
 from statistics import median
 
 from rankscope_query_api.store import StepTimes
@@ -27,10 +28,13 @@ WARM_UP_STEPS = 3
 """Steps at the beginning that are not judged: allocation and compilation happen in them."""
 
 _LEAST_STEPS = 10
-"""Steps a straggler must last. Being the slowest of four in 80 % of ten steps by chance: 0.04 %, before other tests."""
+"""Steps a straggler must last before it is called one."""
 
 _ALWAYS = 0.8
-"""Share of those steps in which it must be the slowest in its phase."""
+"""Share of those steps in which its excess must be more than half of what it usually is."""
+
+_CHARGED = 0.5
+"""Share of those steps whose waits must be charged to it: otherwise others hold the step up as much."""
 
 _SHARE_OF_STEP = 0.05
 """Least excess in its phase, and least loss, as a share of the step."""
@@ -38,14 +42,11 @@ _SHARE_OF_STEP = 0.05
 _OVER_OTHERS = 3.0
 """Its excess over the greatest excess that any other rank has in the same phase and steps."""
 
-_OVER_NOISE = 4.0
-"""Its excess over the standard error of the excess's median."""
-
-_BLOCK = 4
-"""Neighbouring steps are alike (a scheduler's choice lasts): so many of them count as one observation."""
+_OVER_NOISE = 2.5
+"""Its excess over the deviation of excesses that are no fault (the other ranks' then, and its own before), times
+1 + r, r being how far a step's deviation lasts to the next: what a scheduler does for many steps is no fault either."""
 
 _SIGMA_OF_MAD = 1.4826
-_SIGMA_OF_MEDIAN = 1.2533
 
 _TAIL_STEPS = 16
 """Steps at the end from which the size of an excess is guessed before its beginning is known."""
@@ -61,9 +62,9 @@ class Straggler:
         phase: The phase in which it is slow.
         steps: Steps judged since then.
         excess_ns: Median over these steps of its time in that phase over the other ranks' median.
-        lost_ns: Median over these steps of the mean time the other ranks waited for it.
+        lost_ns: Median, over the steps charged to it, of the mean time the other ranks waited.
         share: `lost_ns` over the median duration of these steps, 0..1.
-        charged_steps: Steps in which the waits were charged to it.
+        charged_steps: Steps whose waits were charged to it.
         phases_ns: Its excess in each own phase, as `excess_ns`.
         waits_ns: Median wait of each rank over these steps.
     """
@@ -88,16 +89,14 @@ class _Table:
         steps: Step numbers, ascending.
         ranks: Ranks, ascending.
         excess: By (phase, rank): per step, the rank's time in the phase over the other ranks' median.
-        slowest: By phase: per step, the rank with the longest time in it.
         waits: By rank: per step, its wait.
-        charged: Per step, the rank with the longest own phases.
+        charged: Per step, the rank with the longest own phases; -1: the step before it is not there.
         totals: Per step, the longest duration of a rank's step.
     """
 
     steps: Sequence[int]
     ranks: Sequence[int]
     excess: Mapping[tuple[str, int], Sequence[float]]
-    slowest: Mapping[str, Sequence[int]]
     waits: Mapping[int, Sequence[int]]
     charged: Sequence[int]
     totals: Sequence[int]
@@ -141,9 +140,8 @@ def _tabulate(times: Sequence[StepTimes]) -> _Table | None:
             for phase in OWN_PHASES
             for column, rank in enumerate(ranks)
         },
-        slowest={phase: [ranks[values.index(max(values))] for values in steps] for phase, steps in phases.items()},
         waits=_waits(rows, ranks),
-        charged=[max(step, key=_own_total).rank for step in rows],
+        charged=[_latest(by_step[step - 1], by_step[step]) if step - 1 in by_step else -1 for step in steps],
         totals=[max(row.total_ns for row in step) for step in rows],
     )
 
@@ -153,8 +151,13 @@ def _own(row: StepTimes, phase: str) -> int:
     return times[phase]
 
 
-def _own_total(row: StepTimes) -> int:
-    return row.input_ns + row.forward_ns + row.optimizer_ns
+def _latest(before: Mapping[int, StepTimes], now: Mapping[int, StepTimes]) -> int:
+    """The rank that comes last to backward: its own phases since the ranks met are the optimizer's, input, forward."""
+    arrivals = {
+        rank: row.input_ns + row.forward_ns + (before[rank].optimizer_ns if rank in before else 0)
+        for rank, row in now.items()
+    }
+    return max(arrivals, key=lambda rank: (arrivals[rank], -rank))
 
 
 def _waits(rows: Sequence[Sequence[StepTimes]], ranks: Sequence[int]) -> dict[int, list[int]]:
@@ -191,15 +194,16 @@ def _judge(table: _Table, phase: str, rank: int) -> Straggler | None:
         return None
     size = median(excess[begin:])
     step_ns = median(table.totals[begin:])
-    always = table.slowest[phase][begin:].count(rank) / (len(excess) - begin)
+    always = sum(value > size / 2 for value in excess[begin:]) / (len(excess) - begin)
+    charged = table.charged[begin:].count(rank)
     lost_ns = _lost(table, rank, begin)
     if (
         size < _SHARE_OF_STEP * step_ns
         or always < _ALWAYS
+        or size < _OVER_NOISE * _deviation(table, phase, rank, begin=begin)
         or size < _OVER_OTHERS * _greatest_of_others(table, phase, rank, begin=begin)
-        or size < _OVER_NOISE * _standard_error(excess[begin:])
+        or charged < _CHARGED * (len(excess) - begin)
         or lost_ns < _SHARE_OF_STEP * step_ns
-        or Counter(table.charged[begin:]).most_common(1)[0][0] != rank
     ):
         return None
     return Straggler(
@@ -210,7 +214,7 @@ def _judge(table: _Table, phase: str, rank: int) -> Straggler | None:
         excess_ns=round(size),
         lost_ns=round(lost_ns),
         share=lost_ns / step_ns,
-        charged_steps=table.charged[begin:].count(rank),
+        charged_steps=charged,
         phases_ns={own: round(median(table.excess[own, rank][begin:])) for own in OWN_PHASES},
         waits_ns={other: round(median(table.waits[other][begin:])) for other in table.ranks},
     )
@@ -245,15 +249,36 @@ def _greatest_of_others(table: _Table, phase: str, rank: int, *, begin: int) -> 
     return max(0.0, *(median(table.excess[phase, other][begin:]) for other in table.ranks if other != rank))
 
 
-def _standard_error(values: Sequence[float]) -> float:
+def _deviation(table: _Table, phase: str, rank: int, *, begin: int) -> float:
+    others = [table.excess[phase, other][begin:] for other in table.ranks if other != rank]
+    samples = [] if len(others) == 1 else others  # of two ranks, the other's excess is this one's, negated
+    if begin >= _LEAST_STEPS or not samples:
+        samples.append(table.excess[phase, rank][:begin] or table.excess[phase, rank])
+    return max(_SIGMA_OF_MAD * _mad(values) for values in samples) * (1 + _persistence(samples))
+
+
+def _mad(values: Sequence[float]) -> float:
     middle = median(values)
-    sigma = _SIGMA_OF_MAD * median(abs(value - middle) for value in values)
-    return _SIGMA_OF_MEDIAN * sigma / sqrt(max(1.0, len(values) / _BLOCK))
+    return median(abs(value - middle) for value in values)
+
+
+def _persistence(samples: Sequence[Sequence[float]]) -> float:
+    """Correlation of neighbouring steps, 0..1, from how often both lie on one side of the median."""
+    same = pairs = 0
+    for values in samples:
+        middle = median(values)
+        sides = [value > middle for value in values]
+        same += sum(one == other for one, other in pairwise(sides))
+        pairs += len(sides) - 1
+    return max(0.0, sin(pi * (same / pairs - 0.5))) if pairs > 0 else 0.0
 
 
 def _lost(table: _Table, rank: int, begin: int) -> float:
+    """Median, over the steps charged to a rank, of the mean time the others waited."""
     others = [table.waits[other] for other in table.ranks if other != rank]
-    return median(
-        sum(waits[index] for waits in others) / len(others) if table.charged[index] == rank else 0.0
+    waits = [
+        sum(wait[index] for wait in others) / len(others)
         for index in range(begin, len(table.steps))
-    )
+        if table.charged[index] == rank
+    ]
+    return median(waits or [0.0])

@@ -279,7 +279,7 @@ class RunReader(Protocol):
         ...
 
     async def gaps(self, key: RunKey, *, sections: Sequence[str], step: int | None = None) -> Sequence[Record]:
-        """Stated absences of these sections (none named: of all) that touch the step, summed by cause and rank."""
+        """Stated absences of these sections (none named: of all) that touch the step, summed by cause."""
         ...
 
     async def metric_names(self, key: RunKey) -> Sequence[Record]:

@@ -84,8 +84,8 @@ SELECT
     class,
     cause,
     data_kind,
-    rank,
     step_stride,
+    arraySort(groupUniqArray(rank)) AS ranks,
     sum(count) AS rows,
     min(step_from) AS first_step,
     if(countIf(step_to IS NULL) > 0, NULL, max(step_to)) AS last_step,
@@ -97,8 +97,8 @@ WHERE project = {{project:String}} AND run_id = {{run:String}}
     AND ({{step:Int64}} < 0 OR (
         ifNull(step_from, 0) <= {{step:Int64}} AND ifNull(step_to, {_MAX_INT64}) >= {{step:Int64}}
         AND ifNull({{step:Int64}} % step_stride, 1) != 0))
-GROUP BY class, cause, data_kind, rank, step_stride
-ORDER BY class, cause, data_kind, rank, step_stride
+GROUP BY class, cause, data_kind, step_stride
+ORDER BY class, cause, data_kind, step_stride
 LIMIT 1000"""
 
 METRIC_NAMES = """

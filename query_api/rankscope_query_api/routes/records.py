@@ -94,12 +94,12 @@ def span_json(row: Record) -> dict[str, Json]:
 
 
 def gap_json(row: Record) -> dict[str, Json]:
-    """A stated absence, summed over the rows that say the same of one rank."""
+    """A stated absence, summed over the rows that say the same of some ranks."""
     return {
         "class": row["class"],
         "cause": row["cause"],
         "data_kind": row["data_kind"],
-        "rank": row["rank"],
+        "ranks": row["ranks"],
         "count": row["rows"],
         "step_from": row["first_step"],
         "step_to": row["last_step"],
