@@ -12,13 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from rankscope import _current, _discovery
 from rankscope._agree import Agreement, agree
-from rankscope._claim import Claim
-from rankscope._connection import Connection
-from rankscope._grpc_export import GrpcExporter
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._rank import Place, find_rank
@@ -29,6 +26,10 @@ from rankscope._voice import say
 from rankscope.errors import ConfigError
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
+
+if TYPE_CHECKING:
+    from rankscope._claim import Claim
+    from rankscope._connection import Connection
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
@@ -95,10 +96,21 @@ def _again(current: Run, project: str | None, *, run_id: str | None) -> Run:
 
 
 def _info(
-    name: str | None, config: Mapping[str, object] | None, *, tags: Sequence[str] | None, place: Place
+    name: str | None,
+    config: Mapping[str, object] | None,
+    *,
+    tags: Sequence[str] | None,
+    place: Place,
+    settings: Settings,
 ) -> RunInfo:
-    facts = {**host_facts(), "rank_source": place.source}
-    return RunInfo(name or "", dict(config or {}), tuple(str(tag) for tag in tags or ()), facts)
+    return RunInfo(
+        name=name or "",
+        config=dict(config or {}),
+        tags=tuple(str(tag) for tag in tags or ()),
+        facts={**host_facts(), "rank_source": place.source},
+        watch_level=settings.level,
+        watch_every=settings.every,
+    )
 
 
 def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
@@ -113,6 +125,11 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
         return run
     agreed = _agreed(settings, place)
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
+    # Not at the top: who records nowhere need not load gRPC, nor have its settings for fork changed.
+    from rankscope._claim import Claim
+    from rankscope._connection import Connection
+    from rankscope._grpc_export import GrpcExporter
+
     connection = Connection(endpoint)
     claim = Claim(connection, identity)
     try:
@@ -175,7 +192,7 @@ def _whereabouts(identity: Identity, endpoint: str, *, failure: str) -> str:
     return f"{what}: {failure}; training goes on, rows wait in memory and this is tried again"
 
 
-def _end_with_the_process(run: Run, claim: Claim, *, connection: Connection, is_quiet: bool) -> None:
+def _end_with_the_process(run: Run, claim: "Claim", *, connection: "Connection", is_quiet: bool) -> None:
     """Finish the run when the process ends, and undo what `init` set up when the run is finished."""
     hook = _FailureHook(sys.excepthook)
     sys.excepthook = hook

@@ -276,6 +276,8 @@ class Run:
         """
         from rankscope.probe import attach
 
+        options.setdefault("level", self._info.watch_level)
+        options.setdefault("every", self._info.watch_every)
         return attach(self, model, **options)
 
     def finish(self, status: RunStatus = RunStatus.FINISHED, *, timeout_s: float | None = None) -> None:

@@ -17,7 +17,9 @@ from typing import cast
 from rankscope._block import Block, Column
 from rankscope_proto.names import RunStatus
 
-_NAMED_SECRET = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|password|passwd|secret|token|credential)[\w-]*)"  # noqa: S105  # a pattern
+_NAMED_SECRET = (
+    r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|password|passwd|secret|token(?![a-z])|credential)[\w-]*)"  # noqa: S105  # a pattern
+)
 _ASSIGNED = re.compile(rf"(?i)({_NAMED_SECRET}\s*[=:]\s*)(\S+)")
 _OPTION = re.compile(rf"(?i)^--?{_NAMED_SECRET}$")
 _IN_URL = re.compile(r"(\w+://[^/\s:@]*:)[^@\s/]+@")
@@ -37,12 +39,16 @@ class RunInfo:
         config: Settings of the training; nested mappings and sequences of plain values.
         tags: Words to find the run by.
         facts: Host facts, name → value.
+        watch_level: Probe level of `watch` where the call names none; None: the probe's own default.
+        watch_every: Stride of the steps captured in full, likewise.
     """
 
     name: str = ""
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     tags: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    watch_level: int | None = None
+    watch_every: int | None = None
 
 
 def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: int | None = None) -> Block:

@@ -134,7 +134,9 @@ class _Map:
 def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], flags: list[int], /) -> None:
     texts, figures, metrics = _Map(), _Map(), _Map()
     for row, span in enumerate(spans):
-        if not _add_attributes(span.attributes, texts, figures) or not _add_metrics(span.metrics, metrics):
+        labelled = _add_attributes(span.attributes, texts, figures)
+        measured = _add_metrics(span.metrics, metrics)
+        if not (labelled and measured):
             flags[row] |= _TRUNCATED
     columns.update(texts.columns("attribute_keys", "attribute_values", count="attribute_n"))
     columns.update(figures.columns("number_keys", "number_values", count="number_n"))

@@ -1,0 +1,1 @@
+"""Tests of the SDK: what training code calls, and what leaves the process."""

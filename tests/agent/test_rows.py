@@ -1,0 +1,155 @@
+"""Everything but spans: metrics, what is said of the run, heartbeats, the end of the stream."""
+
+import json
+import math
+import sys
+import threading
+
+import pytest
+
+from rankscope import Run
+from rankscope._heartbeat import open_span_block
+from rankscope._run_info import RunInfo, config_json, masked_command
+from rankscope.testing import ManualClock, MemoryExporter
+from rankscope_proto.names import RunStatus
+
+
+def test_metrics_keep_nan_and_take_the_step_they_are_logged_in() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        run.log_metric("outside", 1)
+        with run.step(4):
+            run.log_metrics({"loss": math.nan, "lr": 1e-3})
+        run.log_metric("given", math.inf, step=9)
+
+    rows = [(row["name"], row["value"], row["step"]) for row in exporter.rows("scalars")]
+    assert rows[0] == ("outside", 1.0, None)
+    assert rows[1][0] == "loss"
+    assert math.isnan(float(str(rows[1][1])))
+    assert rows[2:] == [("lr", 1e-3, 4), ("given", math.inf, 9)]
+
+
+def test_a_metric_without_a_number_is_counted_and_the_others_are_kept() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        run.log_metrics({"bad": "high", "good": 1})  # pyright: ignore[reportArgumentType]  # what untyped code may do
+        run.log_metrics({})
+
+    assert [row["name"] for row in exporter.rows("scalars")] == ["good"]
+    assert sum(run.faults.values()) == 1
+
+
+def test_a_run_is_described_at_its_start_and_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--api-key", "abc", "--lr=1"])
+    exporter, clock = MemoryExporter(), ManualClock()
+    info = RunInfo("ppo", {"lr": 0.1, "nested": {"x": math.nan}}, ("a", "b"), {"cpus": "2"})
+
+    with Run(exporter, clock=clock, info=info):
+        clock.advance(1_000)
+
+    first, last = exporter.rows("run_info")
+    assert (first["status"], first["end"]) == (RunStatus.RUNNING.code, None)
+    assert (last["status"], last["end"]) == (RunStatus.FINISHED.code, clock.wall_ns())
+    assert last["end"] == int(str(first["start"])) + 1_000
+    for row in (first, last):
+        assert (row["name"], row["tags"], row["facts"]) == ("ppo", ["a", "b"], {"cpus": "2"})
+        assert json.loads(str(row["config"])) == {"lr": 0.1, "nested": {"x": "NaN"}}
+        assert row["command"] == "train.py --api-key [masked] --lr=1"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ValueError, RunStatus.FAILED), (KeyboardInterrupt, RunStatus.INTERRUPTED)]
+)
+def test_a_run_left_by_an_exception_says_so(error: type[BaseException], status: RunStatus) -> None:
+    exporter = MemoryExporter()
+
+    with pytest.raises(error), Run(exporter):
+        raise error
+
+    assert exporter.rows("run_info")[-1]["status"] == status.code
+
+
+def test_the_end_of_the_stream_carries_the_last_sums() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        run.log_metrics({"a": 1, "b": 2})
+        with run.step(0):
+            pass
+
+    (event,) = exporter.rows("events")
+    emitted = json.loads(str(event["payload"]))["emitted"]
+    assert event["kind"] == "end_of_stream"
+    assert {section: rows for section, rows in emitted.items() if rows} == {
+        "spans": 1,
+        "scalars": 2,
+        "run_info": 2,
+        "events": 1,
+    }
+    header = exporter.headers()[-1]
+    assert all(getattr(header, f"emitted_{section}") == rows for section, rows in emitted.items())
+
+
+def test_a_heartbeat_shows_the_open_spans_of_each_thread_outermost_first() -> None:
+    exporter, clock = MemoryExporter(), ManualClock()
+    entered, leave = threading.Event(), threading.Event()
+
+    def other(run: Run) -> None:
+        with run.span("waiting"):
+            entered.set()
+            leave.wait(10)
+
+    with Run(exporter, clock=clock) as run:
+        thread = threading.Thread(target=other, args=(run,), name="worker")
+        with run.step(2), run.span("outer"), run.span("inner"):
+            thread.start()
+            entered.wait(10)
+            recording = run._recording  # pyright: ignore[reportPrivateUsage]  # what the sealing thread reads
+            block = open_span_block(recording)
+            assert block is not None
+            recording.append(block)
+        leave.set()
+        thread.join()
+        assert open_span_block(recording) is None
+
+    rows = {row["thread"]: row for row in exporter.rows("open_spans")}
+    assert rows["MainThread"]["stack_name"] == ["step", "outer", "inner"]
+    assert rows["worker"]["stack_name"] == ["waiting"]
+    assert {row["step"] for row in rows.values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["t.py", "--wandb-api-key=abc", "x"], "t.py --wandb-api-key=[masked] x"),
+        (["t.py", "--token", "abc", "x"], "t.py --token [masked] x"),
+        (["t.py", "postgres://me:pw@db/x"], "t.py postgres://me:[masked]@db/x"),
+        (["t.py", "Authorization:abc"], "t.py Authorization:[masked]"),
+        (["t.py", "sk-abcdefghij"], "t.py [masked]"),
+        (["t.py", "--lr", "0.1", "--tokenizer-path", "p"], "t.py --lr 0.1 --tokenizer-path p"),
+    ],
+)
+def test_secrets_on_the_command_line_are_masked(arguments: list[str], shown: str) -> None:
+    assert masked_command(arguments) == shown
+
+
+def test_a_configuration_that_is_no_json_is_kept_as_text() -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError("mute")
+
+    assert json.loads(config_json({"a": {1}, "b": object, "c": None, 3: (1, 2)}))["a"] == [1]  # pyright: ignore[reportArgumentType]
+    assert "mute" in config_json({"a": Mute()})
+    assert "too_long" in config_json({"a": "x" * 2_000_000})
+
+
+def test_a_run_without_an_exporter_records_nothing_and_costs_no_thread() -> None:
+    before = threading.active_count()
+
+    with Run(None) as run, run.step(0), run.span("a"):
+        run.log_metric("x", 1)
+
+        assert threading.active_count() == before
+        assert not run.is_recording
