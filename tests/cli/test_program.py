@@ -12,6 +12,7 @@ from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
 
 OURS = ("up", "demo", "query", "runs", "trace", "doctor", "version")
+OF_RANK_3 = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}
 TIERS = ("gateway", "writer", "query-service", "migrate")
 
 
@@ -126,7 +127,7 @@ def test_the_demo_without_torch_starts_nothing_and_says_what_to_install(tmp_path
 
 
 def test_doctor_tells_what_is_installed_and_who_has_the_folder(tmp_path: Path) -> None:
-    answer = rankscope("doctor", "--json", home=tmp_path / "new", environ={"RANK": "3"})
+    answer = rankscope("doctor", "--json", home=tmp_path / "new", environ=OF_RANK_3)
 
     report = answer.json["environment"]
     assert answer.status == 0
@@ -134,8 +135,15 @@ def test_doctor_tells_what_is_installed_and_who_has_the_folder(tmp_path: Path) -
     assert report["data_folder"]["holder"] is None
     assert report["server"]["query"] is None
     assert report["packages"]["grpcio"]
-    assert report["rank_variables"] == {"RANK": "3"}
+    assert report["rank"] == {"rank": 3, "world_size": 4, "source": "torchrun", "problem": None}
     assert not (tmp_path / "new").exists()
+
+
+def test_doctor_fails_where_a_trainer_could_not_know_its_rank(tmp_path: Path) -> None:
+    answer = rankscope("doctor", "--json", home=tmp_path, environ=OF_RANK_3 | {"RANK": "7"})
+
+    assert answer.status == 1
+    assert "rank 7 of a world of 4" in answer.json["environment"]["rank"]["problem"]
 
 
 def test_doctor_fails_where_the_server_does_not_answer(tmp_path: Path) -> None:

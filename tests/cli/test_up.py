@@ -50,6 +50,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.child.stop()
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests that do it no harm."""
+    folder = tmp_path_factory.mktemp("lasting")
+    running = Server(folder / "home", folder)
+    yield running
+    running.child.stop()
+
+
 def socket_of(server: Server) -> Path:
     """Where its broker listens: the broker shows it as its title."""
     titles = [Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0 ") for pid in server.processes]
@@ -57,16 +66,16 @@ def socket_of(server: Server) -> Path:
     return Path(socket_path)
 
 
-def test_a_ready_server_answers_and_tells_where_and_what_next(server: Server) -> None:
-    runs = Client(server.found.query).get("/runs")
+def test_a_ready_server_answers_and_tells_where_and_what_next(lasting: Server) -> None:
+    runs = Client(lasting.found.query).get("/runs")
 
-    said = server.child.output()
+    said = lasting.child.output()
     assert runs["items"] == []
-    assert server.found.query in said
-    assert server.found.gateway in said
-    assert str(server.home) in said
+    assert lasting.found.query in said
+    assert lasting.found.gateway in said
+    assert str(lasting.home) in said
     assert "rankscope demo" in said
-    assert server.found.pid == server.child.pid
+    assert lasting.found.pid == lasting.child.pid
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -108,13 +117,13 @@ def test_when_one_part_fails_the_others_are_stopped_and_it_is_named(server: Serv
     assert server.is_gone()
 
 
-def test_a_second_server_in_the_same_folder_says_who_has_it(server: Server) -> None:
-    answer = rankscope("up", *ANY_PORTS, "--json", home=server.home)
-    detached = rankscope("up", *ANY_PORTS, "--detach", "--json", home=server.home)
+def test_a_second_server_in_the_same_folder_says_who_has_it(lasting: Server) -> None:
+    answer = rankscope("up", *ANY_PORTS, "--json", home=lasting.home)
+    detached = rankscope("up", *ANY_PORTS, "--detach", "--json", home=lasting.home)
 
     assert (answer.status, detached.status) == (1, 1)
     assert answer.error["code"] == detached.error["code"] == "folder_held"
-    assert f"process {server.child.pid}" in answer.error["message"]
+    assert f"process {lasting.child.pid}" in answer.error["message"]
 
 
 def test_busy_ports_are_replaced_by_the_next_free_ones_and_said(tmp_path: Path) -> None:

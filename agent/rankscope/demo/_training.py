@@ -1,14 +1,15 @@
 """Launches the example training on four ranks, as a user would: with torchrun, and nothing else."""
 
 import contextlib
+import itertools
 import os
 import secrets
 import subprocess
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from rankscope._discovery import Discovery
 from rankscope.demo._options import RANKS, DemoOptions, Say
@@ -17,6 +18,11 @@ from rankscope.up import DataFolder, UpError, end, tethered
 EXAMPLE = "rankscope.examples.train_chars"
 STOP_ALLOWANCE_S = 40.0
 """torchrun gives its workers 30 s to end before it kills them."""
+
+LAUNCHER_REPORT = "torch/distributed/elastic/"
+"""In the launcher's lines about a failed rank."""
+
+WORDS_SHOWN = 20
 
 LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -51,16 +57,18 @@ class Training:
         Raises:
             TrainingFailedError: it ended with an error.
         """
-        with tempfile.TemporaryFile() as noise, self._started(noise.fileno()) as process:
+        log = self.folder.log("training")
+        with log.open("wb") as noise, self._started(noise) as process:
             for line in _lines_of(process):
                 say(f"  {line}")
             status = process.wait()
-            if status:
-                noise.seek(0)
-                raise TrainingFailedError(_last_words(noise.read(), status))
+        if status:
+            raise TrainingFailedError(
+                f"the training ended with status {status}:\n{_last_words(log)}", hint=f"all it said is in {log}"
+            )
 
     @contextlib.contextmanager
-    def _started(self, noise: int) -> Generator[subprocess.Popen[bytes]]:
+    def _started(self, noise: BinaryIO) -> Generator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
             tethered(*self._command()),
             env=self._environment(),
@@ -109,6 +117,8 @@ def _lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
         yield line.decode("utf-8", "replace").rstrip()
 
 
-def _last_words(noise: bytes, status: int) -> str:
-    lines = [line for line in noise.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "\n".join([f"the training ended with status {status}; its last words:", *lines[-25:]])
+def _last_words(log: Path) -> str:
+    """The end of what the ranks said themselves: the launcher repeats at length that they failed."""
+    lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    own = list(itertools.takewhile(lambda line: LAUNCHER_REPORT not in line, lines))
+    return "\n".join((own or lines)[-WORDS_SHOWN:])

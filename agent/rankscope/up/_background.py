@@ -111,5 +111,7 @@ def _wait_ready(folder: DataFolder, pid: int, *, has_ended: Callable[[], bool]) 
 
 
 def _last_words(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    return " ".join(lines[-2:]) or "it ended without a word"
+    """What a server says as it dies: its error message, else its last lines."""
+    text = log.read_text("utf-8", "replace").strip()
+    _, said_error, message = text.rpartition("\nerror: ") if "\nerror: " in text else text.rpartition("error: ")
+    return message if said_error else " ".join(text.splitlines()[-2:]) or "it ended without a word"

@@ -1,0 +1,208 @@
+"""The demo: a real training whose faults are found from queries alone, and whose data can be asked afterwards."""
+
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope import _discovery
+from tests.cli.programs import Answer, rankscope
+from tests.ground.processes import Child, alive, descendants, python, wait_until
+from tests.ground.stacks import clean_environ
+
+SINCE_STEP_TOLERANCE = 3
+NO_USER = {"HOME": "", "XDG_DATA_HOME": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A demo that ran to its end, and the folder it left."""
+
+    home: Path
+    answer: Answer
+    written: Any
+
+    @property
+    def run(self) -> str:
+        return str(self.written["run"])
+
+    def ask(self, *arguments: str) -> Answer:
+        return rankscope(*arguments, home=self.home)
+
+
+def demo(home: Path, *options: str) -> Demo:
+    """`rankscope demo --exit` without a terminal, and without HOME."""
+    path = home.with_name(f"{home.name}.json")
+    answer = rankscope("demo", "--exit", "--json", str(path), *options, home=home, environ=NO_USER)
+    assert answer.status == 0, answer.stderr
+    return Demo(home, answer, json.loads(path.read_text()))
+
+
+@pytest.fixture(scope="module")
+def ill(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    return demo(tmp_path_factory.mktemp("demo") / "home", "--seed", "1")
+
+
+def assert_found_what_was_injected(written: Any) -> None:
+    found, injected = written["found"], written["injected"]
+    assert found["nonfinite"] == injected["nonfinite"]
+    assert abs(found["straggler"]["since_step"] - injected["straggler"]["since_step"]) <= SINCE_STEP_TOLERANCE
+    for what in ("rank", "phase"):
+        assert found["straggler"][what] == injected["straggler"][what]
+
+
+def test_the_demo_finds_what_was_injected(ill: Demo) -> None:
+    assert set(ill.written) == {"run", "injected", "found"}
+    assert set(ill.written["found"]["straggler"]) == {"rank", "since_step", "phase"}
+    assert set(ill.written["found"]["nonfinite"]) == {"rank", "step", "layer"}
+    assert_found_what_was_injected(ill.written)
+
+
+def test_the_demo_tells_its_finding_and_how_to_go_on(ill: Demo) -> None:
+    said = ill.answer.stdout
+    found = ill.written["found"]
+
+    assert (
+        f"rank {found['straggler']['rank']} made the others wait since step {found['straggler']['since_step']}" in said
+    )
+    assert f"rank {found['nonfinite']['rank']}, step {found['nonfinite']['step']}" in said
+    assert f"/api/v1/runs/{ill.run}" in said
+    assert said.count("rankscope query") + said.count("rankscope trace") >= 3
+    assert "Ctrl-C" not in said
+
+
+def test_a_demo_with_another_seed_finds_its_faults(tmp_path: Path) -> None:
+    assert_found_what_was_injected(demo(tmp_path / "home", "--seed", "2").written)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["3", "4", "5"])
+def test_a_demo_with_any_seed_finds_its_faults(seed: str, tmp_path: Path) -> None:
+    assert_found_what_was_injected(demo(tmp_path / "home", "--seed", seed).written)
+
+
+def test_a_demo_without_faults_finds_nothing_and_says_so(tmp_path: Path) -> None:
+    healthy = demo(tmp_path / "home", "--no-faults")
+
+    assert healthy.written["injected"] == {"straggler": None, "nonfinite": None}
+    assert healthy.written["found"] == {"straggler": None, "nonfinite": None}
+    assert "nothing found" in healthy.answer.stdout
+
+
+def test_nothing_runs_after_the_demo_and_the_data_is_kept(ill: Demo) -> None:
+    doctor = ill.ask("doctor", "--json").json["environment"]
+
+    assert doctor["server"]["query"] is None
+    assert doctor["data_folder"]["holder"] is None
+    assert (ill.home / "store").is_dir()
+
+
+def test_the_kept_data_answers_tql(ill: Demo) -> None:
+    answer = ill.ask("query", "tensor.nonfinite_count > 0 | first", "--json")
+
+    (row,) = answer.json["items"]
+    nonfinite = ill.written["injected"]["nonfinite"]
+    assert answer.status == 0
+    assert (row["rank"], row["step"], row["module"]) == (nonfinite["rank"], nonfinite["step"], nonfinite["layer"])
+
+
+def test_a_page_of_rows_says_how_to_get_the_next(ill: Demo) -> None:
+    first = ill.ask("query", "tensor.nonfinite_count > 0", "--limit", "2", "--json").json
+    second = ill.ask("query", "tensor.nonfinite_count > 0", "--limit", "2", "--after", first["next"], "--json").json
+    shown = ill.ask("query", "tensor.nonfinite_count > 0", "--limit", "2")
+
+    assert first["returned"] == second["returned"] == 2
+    assert first["items"] != second["items"]
+    assert len(shown.stdout.splitlines()) == 3
+    assert f"--after {first['next']}" in shown.stderr
+
+
+def test_a_query_that_cannot_be_read_points_at_the_place_and_is_status_2(ill: Demo) -> None:
+    shown = ill.ask("query", "tensor.l3 > 1")
+    document = ill.ask("query", "tensor.l3 > 1", "--json")
+
+    lines = shown.stderr.splitlines()
+    assert (shown.status, document.status) == (2, 2)
+    assert lines[1:3] == ["  tensor.l3 > 1", "  ^^^^^^^^^"]
+    assert document.error["position"] == {"line": 1, "column": 1, "length": 9}
+
+
+def test_the_latest_run_and_its_last_step_are_traced_by_default(ill: Demo) -> None:
+    shown = ill.ask("trace")
+    document = ill.ask("trace", "--json").json
+
+    assert f"run {ill.run}  step 59  4 ranks" in shown.stdout
+    assert [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("├─")] == [
+        "input",
+        "forward",
+        "backward",
+    ]
+    assert [rank["rank"] for rank in document["ranks"]] == [0, 1, 2, 3]
+
+
+def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(ill: Demo) -> None:
+    of_rank = ill.ask("trace", ill.run, "--step", "5", "--rank", "2")
+    trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
+    by_id = ill.ask("trace", "--id", trace_id, "--json").json
+
+    assert "step 5  rank 2" in of_rank.stdout
+    assert {span["rank"] for span in by_id["items"]} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "unknown", [["trace", "no-such-run"], ["trace", "--step", "999"], ["trace", "--id", "0" * 32], ["doctor", "gone"]]
+)
+def test_what_is_not_there_is_status_3(unknown: list[str], ill: Demo) -> None:
+    answer = ill.ask(*unknown, "--json")
+
+    assert answer.status == 3
+    assert not answer.stdout
+    assert answer.error["hint"]
+
+
+def test_runs_lists_the_run_and_doctor_finds_it_complete(ill: Demo) -> None:
+    listed = ill.ask("runs", "--json").json["items"]
+    doctor = ill.ask("doctor", ill.run, "--json")
+
+    assert [run["run_id"] for run in listed] == [ill.run]
+    assert doctor.status == 0
+    assert doctor.json["completeness"]["complete"] is True
+    assert "is complete" in ill.ask("doctor", ill.run).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demo_that_is_ended_while_it_trains_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    child = Child(
+        python("rankscope", "demo", "--steps", "1000"),
+        name="demo",
+        folder=tmp_path,
+        environ=clean_environ(RANKSCOPE_HOME=str(home)),
+    )
+    child.await_that(lambda: "step   0" in child.output(), timeout_s=90, what="train")
+    started = {child.pid, *descendants(child.pid)}
+
+    child.signal(number)
+    child.wait(timeout_s=90)
+
+    wait_until(lambda: not any(alive(pid) for pid in started), timeout_s=90, what="all have ended")
+    assert len(started) > 8
+    assert _discovery.read(home) is None
+
+
+def test_a_demo_beside_a_running_server_uses_it_and_leaves_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    up = ("up", "--query-port", "0", "--gateway-port", "0", "--detach", "--wait-ready", "--json")
+    started = rankscope(*up, home=home).json
+    try:
+        beside = demo(home, "--seed", "1", "--steps", "20")
+
+        assert f"process {started['pid']}" in beside.answer.stdout
+        assert alive(started["pid"])
+    finally:
+        os.kill(started["pid"], signal.SIGTERM)
+        wait_until(lambda: not alive(started["pid"]), what="the server has ended")
