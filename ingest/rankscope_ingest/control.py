@@ -4,6 +4,7 @@ A claim lapses `LIFETIME_MS` after the last status. A process that ends its side
 order gives the claim back at once; one that vanishes leaves it to lapse.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
 logger = logging.getLogger(__name__)
 
 LIFETIME_MS = 10_000
+CUT_GRACE_S = 0.05
 ID_BYTES = 16
 MAX_NAME_BYTES = 128
 
@@ -63,6 +65,8 @@ class ControlService:
         except IngestError as error:
             await abort(context, error)
         if status is not None and answered:
+            # A call that was cut ends the requests too, and cancels this task just after.
+            await asyncio.sleep(CUT_GRACE_S)
             await self._release(status)
 
     async def _claim(self, status: AgentStatus) -> Command.Claim:

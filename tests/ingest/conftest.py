@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from rankscope_ingest import gateway
 from rankscope_ingest.buffer import Buffer
 from tests.ground.brokers import Broker
-from tests.ground.processes import free_port
+from tests.ground.processes import answers, free_port
+from tests.ingest.waiting import eventually
 
 
 @pytest_asyncio.fixture
@@ -31,7 +32,8 @@ def budget() -> int:
 @pytest_asyncio.fixture
 async def channel(broker: Broker, budget: int) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a running gateway over a real broker."""
-    listen = f"127.0.0.1:{free_port()}"
+    port = free_port()
+    listen = f"127.0.0.1:{port}"
     settings = {
         "RANKSCOPE_REDIS_URL": broker.url,
         "RANKSCOPE_GATEWAY_LISTEN": listen,
@@ -39,6 +41,7 @@ async def channel(broker: Broker, budget: int) -> AsyncIterator[grpc.aio.Channel
     }
     stop = asyncio.Event()
     serving = asyncio.create_task(gateway.serve(settings, stop))
+    await eventually(lambda: answers(port), watched=serving)
     async with grpc.aio.insecure_channel(listen, options=[("grpc.max_send_message_length", 2**24)]) as opened:
         await asyncio.wait_for(opened.channel_ready(), 30)
         yield opened

@@ -16,8 +16,9 @@ from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
 from rankscope_proto.v1.ingest_pb2_grpc import IngestStub
 from tests.ground.brokers import Broker
-from tests.ground.processes import free_port
+from tests.ground.processes import answers, free_port
 from tests.ingest.batches import Sender, batch, seal
+from tests.ingest.waiting import eventually
 
 TIMEOUT_S = 20
 
@@ -232,16 +233,15 @@ async def health_of(channel: grpc.aio.Channel) -> int:
     return answer.status
 
 
-async def test_a_busy_port_is_said(broker: Broker, channel: grpc.aio.Channel) -> None:
-    listen = f"127.0.0.1:{free_port()}"
-    settings = {"RANKSCOPE_REDIS_URL": broker.url, "RANKSCOPE_GATEWAY_LISTEN": listen}
+async def test_a_busy_port_is_said(broker: Broker) -> None:
+    port = free_port()
+    settings = {"RANKSCOPE_REDIS_URL": broker.url, "RANKSCOPE_GATEWAY_LISTEN": f"127.0.0.1:{port}"}
     stop = asyncio.Event()
     first = asyncio.create_task(gateway.serve(settings, stop))
-    async with grpc.aio.insecure_channel(listen) as other:
-        await asyncio.wait_for(other.channel_ready(), TIMEOUT_S)
+    await eventually(lambda: answers(port), watched=first)
 
-        with pytest.raises(ConfigError, match=f"cannot listen on {listen}"):
-            await gateway.serve(settings, asyncio.Event())
+    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+        await gateway.serve(settings, asyncio.Event())
     stop.set()
     await first
 

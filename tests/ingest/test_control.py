@@ -1,0 +1,159 @@
+"""Claims of ranks over gRPC, and the event that a second trainer leaves."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import grpc.aio
+import pytest
+
+from rankscope_ingest.buffer import stream_key
+from rankscope_proto.identity import SHARDS
+from rankscope_proto.names import ProcessRole
+from rankscope_proto.v1.batch_pb2 import Batch
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed
+from tests.ground.brokers import Broker
+from tests.ingest.batches import Sender
+from tests.ingest.waiting import eventually
+
+Attached = grpc.aio.StreamStreamCall[AgentStatus, Command]
+
+
+def status(incarnation: bytes, *, rank: int = 0, role: ProcessRole = ProcessRole.TRAINER) -> AgentStatus:
+    return AgentStatus(
+        project="default",
+        run_id="run",
+        launch_id=b"l" * 16,
+        process_role=role.code,
+        rank=rank,
+        incarnation=incarnation,
+        node="node0",
+        pid=42,
+        boot_id="boot",
+    )
+
+
+def attach(channel: grpc.aio.Channel) -> Attached:
+    method = channel.stream_stream(
+        "/rankscope.v1.Control/Attach",
+        request_serializer=AgentStatus.SerializeToString,
+        response_deserializer=Command.FromString,
+    )
+    return method()
+
+
+async def claim(call: Attached, sent: AgentStatus) -> Command.Claim:
+    await call.write(sent)
+    answer = await asyncio.wait_for(call.read(), 20)
+    assert isinstance(answer, Command)
+    return answer.claim
+
+
+async def push(channel: grpc.aio.Channel, sealed: Sealed) -> Ack:
+    method = channel.unary_unary(
+        "/rankscope.v1.Ingest/Push", request_serializer=Sealed.SerializeToString, response_deserializer=Ack.FromString
+    )
+    return await method(sealed, timeout=20)
+
+
+FIRST, SECOND = b"f" * 16, b"s" * 16
+
+
+async def test_the_first_trainer_of_a_rank_gets_it_and_the_second_hears_who_has_it(channel: grpc.aio.Channel) -> None:
+    first, second = attach(channel), attach(channel)
+
+    granted = await claim(first, status(FIRST))
+    refused = await claim(second, status(SECOND))
+
+    assert granted.granted
+    assert not refused.granted
+    assert (refused.holder.incarnation, refused.holder.node, refused.holder.pid) == (FIRST, "node0", 42)
+
+
+async def test_other_ranks_and_other_roles_do_not_contend(channel: grpc.aio.Channel) -> None:
+    await claim(attach(channel), status(FIRST))
+
+    other_rank = await claim(attach(channel), status(SECOND, rank=1))
+    worker = await claim(attach(channel), status(SECOND, role=ProcessRole.WORKER))
+
+    assert other_rank.granted
+    assert worker.granted
+
+
+async def test_a_dead_holder_is_replaced(channel: grpc.aio.Channel) -> None:
+    await claim(attach(channel), status(FIRST))
+    taking_over = status(SECOND)
+    taking_over.replaces = FIRST
+
+    assert (await claim(attach(channel), taking_over)).granted
+
+
+async def test_a_holder_that_ends_in_order_frees_its_rank_at_once(channel: grpc.aio.Channel) -> None:
+    first = attach(channel)
+    await claim(first, status(FIRST))
+
+    await first.done_writing()
+    await first.code()
+
+    assert (await claim(attach(channel), status(SECOND))).granted
+
+
+async def test_a_holder_that_vanishes_keeps_its_rank_for_a_while(channel: grpc.aio.Channel) -> None:
+    first = attach(channel)
+    await claim(first, status(FIRST))
+
+    first.cancel()
+
+    assert not (await claim(attach(channel), status(SECOND))).granted
+
+
+async def test_a_status_without_a_run_is_refused(channel: grpc.aio.Channel) -> None:
+    call = attach(channel)
+    nameless = status(FIRST)
+    nameless.run_id = ""
+
+    with pytest.raises(grpc.aio.AioRpcError, match="run_id"):
+        await claim(call, nameless)
+
+
+@pytest.fixture
+async def held_rank(channel: grpc.aio.Channel) -> AsyncIterator[Sender]:
+    """The sender that holds rank 0."""
+    sender = Sender()
+    call = attach(channel)
+    await claim(call, status(sender.incarnation))
+    yield sender
+
+
+async def test_a_second_trainer_that_sends_is_accepted_and_recorded_once(
+    channel: grpc.aio.Channel, held_rank: Sender, broker: Broker
+) -> None:
+    second = Sender()
+
+    await push(channel, held_rank.next())
+    outcomes = [(await push(channel, second.next())).outcome for _ in range(3)]
+
+    events = [batch for batch in batches_in(broker) if batch.events.kind]
+    assert outcomes == [Ack.OUTCOME_ACCEPTED] * 3
+    assert len(events) == 1
+    event = events[0]
+    details = json.loads(event.events.payload[0])
+    assert event.strings[event.events.kind[0]] == "rank_conflict"
+    assert (event.header.run_id, event.header.process_role) == ("run", ProcessRole.SERVER.code)
+    assert details["holder"]["incarnation"] == held_rank.incarnation.hex()
+    assert details["second"]["incarnation"] == second.incarnation.hex()
+
+
+async def test_a_rank_that_nobody_claimed_has_no_conflict(channel: grpc.aio.Channel, broker: Broker) -> None:
+    await push(channel, Sender().next())
+    await push(channel, Sender().next())
+
+    await eventually(lambda: len(batches_in(broker)) == 2)
+    assert not [batch for batch in batches_in(broker) if batch.events.kind]
+
+
+def batches_in(broker: Broker) -> list[Batch]:
+    """Every batch the broker holds."""
+    with broker.client() as client:
+        entries = [entry for shard in range(SHARDS) for entry in client.xrange(stream_key(shard))]
+    return [Batch.FromString(fields[b"payload"]) for _, fields in entries]
