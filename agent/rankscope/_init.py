@@ -80,7 +80,7 @@ def init(
         return _again(current, project, run_id=run_id)
     chosen = Settings.load(os.environ, project=project, run_id=run_id, **settings)
     place = find_rank(os.environ, chosen)
-    run = _joined(chosen, place, info=_info(name, config, tags=tags, place=place))
+    run = _joined(chosen, place, info=_info(name, config, tags=tags, place=place, settings=chosen))
     _current.replace(run)
     return run
 

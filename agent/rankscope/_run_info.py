@@ -18,7 +18,7 @@ from rankscope._block import Block, Column
 from rankscope_proto.names import RunStatus
 
 _NAMED_SECRET = (
-    r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|password|passwd|secret|token(?![a-z])|credential)[\w-]*)"  # noqa: S105  # a pattern
+    r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|password|passwd|secret|token(?![a-z])|credential)[\w-]*)"
 )
 _ASSIGNED = re.compile(rf"(?i)({_NAMED_SECRET}\s*[=:]\s*)(\S+)")
 _OPTION = re.compile(rf"(?i)^--?{_NAMED_SECRET}$")

@@ -17,6 +17,11 @@ def by_name(exporter: MemoryExporter) -> dict[object, dict[str, object]]:
     return {row["name"]: row for row in exporter.rows("spans")}
 
 
+def fail_during(step: Step, phase: Phase) -> None:
+    step.begin_phase(phase)
+    raise RuntimeError
+
+
 class Seen:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -129,9 +134,10 @@ def test_while_a_phase_by_hand_is_open_hooks_open_none() -> None:
 def test_a_phase_open_at_the_end_ends_with_the_step_even_on_an_error() -> None:
     exporter = MemoryExporter()
 
-    with Run(exporter) as run, pytest.raises(RuntimeError), run.step(0) as step:
-        step.begin_phase(Phase.BACKWARD)
-        raise RuntimeError
+    with Run(exporter) as run:
+        step = run.step(0)
+        with pytest.raises(RuntimeError), step:
+            fail_during(step, Phase.BACKWARD)
     step.begin_phase(Phase.OPTIMIZER)
 
     rows = by_name(exporter)
