@@ -66,6 +66,11 @@ class Broker:
             os.kill(self._child.pid, signal.SIGKILL)
             self._child.wait()
 
+    def restart(self) -> None:
+        """Kills it and starts it again over what it had written."""
+        self.kill()
+        self.start()
+
     def stop(self) -> None:
         """Ends it and removes its socket."""
         if self._child is not None:

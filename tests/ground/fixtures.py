@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ground.brokers import Broker
+from tests.ground.processes import Children
 from tests.ground.ranks import Pool
 from tests.ground.stacks import Stack
 from tests.ground.stores import SERVER, FrontProcess, Store, server_url
@@ -20,6 +21,14 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Children]:
+    """Starts programs; what a test leaves running is ended after it."""
+    started = Children(tmp_path)
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")

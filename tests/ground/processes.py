@@ -149,6 +149,29 @@ class Child:
         self._process.wait()
 
 
+class Children:
+    """Starts children in one folder, and ends those that are left.
+
+    Args:
+        folder: Where their logs lie.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: list[Child] = []
+
+    def start(self, command: Sequence[str | Path], *, name: str, environ: Mapping[str, str] | None = None) -> Child:
+        """Starts one."""
+        child = Child(command, name=name, folder=self._folder, environ=environ)
+        self._started.append(child)
+        return child
+
+    def stop(self) -> None:
+        """Ends all that run."""
+        for child in reversed(self._started):
+            child.stop(timeout_s=5)
+
+
 def python(module: str, *arguments: str | Path) -> list[str | Path]:
     """The command that runs a module in this environment."""
     return [sys.executable, "-m", module, *arguments]
