@@ -158,15 +158,15 @@ def folder_of(url: SecretStr) -> Path | None:
 
 
 def _connect(url: SecretStr) -> _Client:
-    folder = folder_of(url)
-    scheme = urlsplit(url.get_secret_value()).scheme
-    if scheme not in {"chdb", "http", "https"} or (folder is not None and not folder.is_absolute()):
+    parts = urlsplit(url.get_secret_value())
+    is_folder = parts.scheme == "chdb" and not parts.netloc and parts.path.startswith("/")
+    if not is_folder and not (parts.scheme in {"http", "https"} and parts.hostname):
         raise ConfigError(
             f"RANKSCOPE_CLICKHOUSE_URL is {shown(url)!r}; write http(s)://user:password@host:8123/database "
             "or chdb:///absolute/folder"
         )
     try:
-        client = _client_of(url, folder)
+        client = _client_of(url, folder_of(url))
     except (ClickHouseError, OSError) as error:
         raise _unreachable(url, error) from error
     return cast("_Client", client)

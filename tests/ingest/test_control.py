@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import grpc.aio
 import pytest
@@ -117,12 +116,12 @@ async def test_a_status_without_a_run_is_refused(channel: grpc.aio.Channel) -> N
 
 
 @pytest.fixture
-async def held_rank(channel: grpc.aio.Channel) -> AsyncIterator[Sender]:
+async def held_rank(channel: grpc.aio.Channel) -> Sender:
     """The sender that holds rank 0."""
     sender = Sender()
     call = attach(channel)
     await claim(call, status(sender.incarnation))
-    yield sender
+    return sender
 
 
 async def test_a_second_trainer_that_sends_is_accepted_and_recorded_once(

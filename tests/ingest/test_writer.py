@@ -73,7 +73,9 @@ def counts(store: Store) -> dict[str, tuple[int, int]]:
 
 
 def exactly(batches: int) -> dict[str, tuple[int, int]]:
-    return {table: (rows * batches, rows * batches) for table, rows in (("spans", 2), ("tensor_stats", 3), ("scalars", 1))}
+    return {
+        table: (rows * batches, rows * batches) for table, rows in (("spans", 2), ("tensor_stats", 3), ("scalars", 1))
+    }
 
 
 async def test_accepted_batches_become_rows_once(buffer: Buffer, broker: Broker, clickhouse_front: Store) -> None:
@@ -288,4 +290,3 @@ async def test_a_writer_refuses_a_table_without_a_deduplication_window(
 
     with pytest.raises(StoreUnfit, match="no deduplication window on spans"):
         await writer.serve(settings_for(broker, clickhouse_front), asyncio.Event())
-

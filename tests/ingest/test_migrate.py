@@ -1,0 +1,89 @@
+"""Migrations: once, in order, and never over tables that are not ours."""
+
+import pytest
+from pydantic import SecretStr
+
+from rankscope_ingest.clickhouse import TARGETS, Store
+from rankscope_ingest.errors import ConfigError, StoreUncertain, StoreUnfit
+from rankscope_ingest.migrate import check_migrated, migrate, run
+from rankscope_proto.storage import migrations
+from tests.ground.stores import Store as Front
+
+
+async def test_migrating_makes_every_table_and_migrating_again_does_nothing(clickhouse_front: Front) -> None:
+    settings = {"RANKSCOPE_CLICKHOUSE_URL": clickhouse_front.url}
+
+    first = await run(settings)
+    second = await run(settings)
+
+    tables = {name for (name,) in clickhouse_front.client.query("SHOW TABLES").result_rows}
+    assert first == [migration.name for migration in migrations()]
+    assert second == []
+    assert set(TARGETS) <= tables
+
+
+async def test_another_text_under_an_applied_version_is_refused(clickhouse_front: Front) -> None:
+    store = Store(SecretStr(clickhouse_front.url))
+    await migrate(store)
+    clickhouse_front.client.command(
+        "ALTER TABLE schema_migrations UPDATE checksum = 'x' WHERE 1 SETTINGS mutations_sync=2"
+    )
+
+    with pytest.raises(StoreUnfit, match="applied with another text"):
+        await migrate(store)
+    await store.close()
+
+
+async def test_a_store_from_a_newer_version_is_refused(clickhouse_front: Front) -> None:
+    store = Store(SecretStr(clickhouse_front.url))
+    await migrate(store)
+    clickhouse_front.client.command(
+        "INSERT INTO schema_migrations (version, name, checksum) VALUES (999, 'later', 'x')"
+    )
+
+    with pytest.raises(StoreUnfit, match="migration 999"):
+        await check_migrated(store)
+    await store.close()
+
+
+async def test_a_store_that_was_never_migrated_says_what_to_run(clickhouse_front: Front) -> None:
+    store = Store(SecretStr(clickhouse_front.url))
+
+    with pytest.raises(StoreUnfit, match="run `rankscope migrate`"):
+        await check_migrated(store)
+    await store.close()
+
+
+async def test_a_store_that_is_not_there_is_named_without_its_password() -> None:
+    with pytest.raises(StoreUncertain) as caught:
+        await run({"RANKSCOPE_CLICKHOUSE_URL": "http://user:secret@127.0.0.1:1/db"})
+
+    assert "http://user:***@127.0.0.1:1/db" in str(caught.value)
+    assert "Connection refused" in str(caught.value)
+    assert "RANKSCOPE_CLICKHOUSE_URL" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["ftp://host/db", "chdb://relative/folder", "nonsense"])
+async def test_a_url_of_another_kind_is_a_config_error(url: str) -> None:
+    with pytest.raises(ConfigError, match="RANKSCOPE_CLICKHOUSE_URL"):
+        await run({"RANKSCOPE_CLICKHOUSE_URL": url})
+
+
+@pytest.mark.parametrize(
+    ("version", "is_fit"), [("24.8.1.1", False), ("25.5.9.1", False), ("25.6.1.1", True), ("26.9.2.1", True)]
+)
+async def test_only_servers_from_the_floor_on_are_fit(
+    version: str, is_fit: bool, clickhouse_front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(SecretStr(clickhouse_front.url))
+
+    async def answer(query: str, **_: object) -> list[tuple[str]]:
+        return [(version,)]
+
+    monkeypatch.setattr(store, "rows", answer)
+    if is_fit:
+        await store.check_version()
+    else:
+        with pytest.raises(StoreUnfit, match=f"version {version}; rankscope needs 25.6 or newer"):
+            await store.check_version()
