@@ -2,7 +2,10 @@
 
 import json
 import os
+import pty
 import signal
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,15 +197,31 @@ def test_a_demo_that_is_ended_while_it_trains_leaves_no_process(number: signal.S
     assert _discovery.read(home) is None
 
 
-def test_a_demo_beside_a_running_server_uses_it_and_leaves_it(tmp_path: Path) -> None:
+def test_on_a_terminal_the_demo_stays_until_ctrl_c_and_a_server_that_ran_before_lives_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     up = ("up", "--query-port", "0", "--gateway-port", "0", "--detach", "--wait-ready", "--json")
     started = rankscope(*up, home=home).json
     try:
-        beside = demo(home, "--seed", "1", "--steps", "20")
+        status, said = on_a_terminal(python("rankscope", "demo", "--steps", "40"), home=home, until="Ctrl-C to stop")
 
-        assert f"process {started['pid']}" in beside.answer.stdout
+        assert status == 0
+        assert f"process {started['pid']}" in said
         assert alive(started["pid"])
     finally:
         os.kill(started["pid"], signal.SIGTERM)
         wait_until(lambda: not alive(started["pid"]), what="the server has ended")
+
+
+def on_a_terminal(command: Sequence[str | Path], *, home: Path, until: str) -> tuple[int, str]:
+    """Runs a command with a terminal for its output, presses Ctrl-C once it said `until`: its status and its words."""
+    ours, its = pty.openpty()
+    with os.fdopen(ours, encoding="utf-8", errors="replace") as terminal:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=its, stderr=its, env=clean_environ(RANKSCOPE_HOME=str(home))
+        )
+        os.close(its)
+        said = ""
+        while until not in said:
+            said += terminal.readline()
+        process.send_signal(signal.SIGINT)
+        return process.wait(60), said

@@ -63,7 +63,7 @@ def demo(
     home: Home = None,
     seed: Annotated[int, typer.Option(min=0, help="Chooses the faults' rank, step and layer.")] = 1,
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train without faults.")] = False,
-    steps: Annotated[int, typer.Option(min=20, max=1000, help="Steps to train.")] = 60,
+    steps: Annotated[int, typer.Option(min=40, max=1000, help="Steps to train.")] = 60,
     exit_at_end: Annotated[bool, typer.Option("--exit", help="End after the finding, on a terminal too.")] = False,
     json_path: Annotated[
         Path | None,

@@ -40,8 +40,7 @@ def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
         _write_json(options.json_path, {"run": run, "injected": injected, "found": findings.found})
         _say_next(server, run, say)
         if options.stays and sys.stdout.isatty():
-            say("Ctrl-C to stop")
-            _wait_for_interrupt()
+            _wait_for_interrupt(say)
 
 
 @contextlib.contextmanager
@@ -111,8 +110,9 @@ def _write_json(path: Path | None, document: dict[str, Any]) -> None:
     path.write_text(text, "utf-8")
 
 
-def _wait_for_interrupt() -> None:
+def _wait_for_interrupt(say: Say) -> None:
     with contextlib.suppress(KeyboardInterrupt):
+        say("Ctrl-C to stop")
         threading.Event().wait()
 
 
