@@ -19,12 +19,12 @@ from rankscope_query_api.errors import InvalidRequestError, NotFoundError, Query
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
 from rankscope_query_api.routes import completeness, findings, health, runs, steps, tensors, tql, traces
+from rankscope_query_api.routes.asking import PREFIX
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "/api/v1"
 OPENAPI = f"{PREFIX}/openapi.json"
 
 
@@ -48,7 +48,7 @@ def create_app(store: TraceStore, settings: Settings, *, metrics: Metrics | None
     app.state.metrics = metrics or Metrics()
     app.include_router(health.router)
     for module in (runs, completeness, traces, steps, tensors, findings, tql):
-        app.include_router(module.router, prefix=PREFIX)
+        app.include_router(module.router)
     app.add_middleware(_Metered, metrics=app.state.metrics)
     app.add_exception_handler(QueryError, _tell_query_error)
     app.add_exception_handler(RequestValidationError, _tell_invalid)

@@ -1,5 +1,7 @@
-"""The store with the story in it, and the service over it."""
+"""The store with the story in it, and the service over it: in this process over HTTP, and as one with its chDB."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -10,7 +12,9 @@ from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.service import serve
 from rankscope_query_api.settings import Settings
+from tests.ground.processes import Child, answers, free_port, python, wait_until
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api import story
@@ -24,6 +28,16 @@ def told(front_process: FrontProcess) -> Iterator[Store]:
     insert(store.client, *story.batches())
     yield store
     store.drop()
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the service in a process with a chDB that holds the story; one handle, 5,000 rows at most."""
+    folder, port = tmp_path_factory.mktemp("embedded"), free_port()
+    child = Child(python("tests.query_api.embedded", folder, str(port)), name="embedded", folder=folder)
+    child.await_that(lambda: answers(port), what="listen")
+    yield f"http://127.0.0.1:{port}"
+    child.stop()
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +55,36 @@ async def store(settings: Settings) -> AsyncIterator[ClickHouseStore]:
 
 
 @pytest_asyncio.fixture
-async def api(store: ClickHouseStore, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the service."""
+async def client(store: ClickHouseStore, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service in this process."""
     transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-        yield client
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def served(told: Store) -> Iterator[str]:
+    """Address of the service in a thread of this process, over ClickHouse's HTTP interface."""
+    port = free_port()
+    settings = {"RANKSCOPE_CLICKHOUSE_URL": told.url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=[serve(settings, stop)])
+    thread.start()
+    wait_until(lambda: answers(port), what="the service listens")
+    yield f"http://127.0.0.1:{port}"
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(params=["http", "chdb"])
+def address(request: pytest.FixtureRequest) -> str:
+    """Address of the service: over ClickHouse's HTTP interface, and with chDB in its own process."""
+    return request.getfixturevalue("served" if request.param == "http" else "embedded")
+
+
+@pytest_asyncio.fixture
+async def api(address: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service."""
+    async with httpx.AsyncClient(base_url=address, timeout=60) as opened:
+        yield opened

@@ -31,10 +31,10 @@ def test_nobody_is_accused_in_clean_runs(noise: Noise) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("noise", LOUD, ids=repr)
-def test_of_200_clean_runs_one_is_accused_at_most(noise: Noise, ranks: int) -> None:
+def test_of_200_clean_runs_two_are_accused_at_most(noise: Noise, ranks: int) -> None:
     accused = [seed for seed in range(1000, 1200) if find_straggler(training(seed, noise=noise, ranks=ranks))]
 
-    assert len(accused) <= 1
+    assert len(accused) <= 2
 
 
 @pytest.mark.parametrize("noise", LOUD, ids=repr)

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, unknown
 from rankscope_query_api.store import Launch, RunKey, TraceStore
 
+PREFIX = "/api/v1"
+"""Where every route begins; of a router itself, so that the template a request is counted under is whole."""
+
 MAX_STEP = 2**63 - 1
 
 Run = Annotated[str, Path(description="Id of the run.", min_length=1, max_length=512)]

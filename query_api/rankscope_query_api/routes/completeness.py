@@ -7,10 +7,10 @@ from fastapi.responses import Response
 
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.completeness import balances, faults
-from rankscope_query_api.routes.asking import InProject, Run, launches_of, store_of
+from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launches_of, store_of
 from rankscope_query_api.store import LedgerEntry, RunKey
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(prefix=PREFIX, tags=["runs"])
 
 
 @router.get("/runs/{run}/completeness")

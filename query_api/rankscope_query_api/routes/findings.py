@@ -10,12 +10,12 @@ from pydantic import Field
 from rankscope_proto.names import Phase, Role
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.findings import Straggler, find_straggler
-from rankscope_query_api.routes.asking import InProject, Run, launch_named, launches_of, store_of
+from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.routes.tql import TqlBody, answered, compiled_query
 from rankscope_query_api.store import Record, RunKey, TraceStore
 
-router = APIRouter(tags=["findings"])
+router = APIRouter(prefix=PREFIX, tags=["findings"])
 
 FIRST_NONFINITE = "tensor.nonfinite_count > 0 | first"
 """The query behind the finding; a reader can ask it too."""

@@ -13,11 +13,11 @@ from rankscope_proto.names import ProcessRole, RunStatus
 from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of, moment
 from rankscope_query_api.errors import unknown
 from rankscope_query_api.reading.runs import POINT_KEY, RUN_KEY
-from rankscope_query_api.routes.asking import InProject, Paged, Run, launches_of, store_of
+from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import Launch, Process, RunKey, RunSummary, TraceStore
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(prefix=PREFIX, tags=["runs"])
 
 
 class MetricQuery(Paged):

@@ -14,6 +14,7 @@ from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of,
 from rankscope_query_api.errors import NotFoundError
 from rankscope_query_api.reading.spans import STEP_KEY
 from rankscope_query_api.routes.asking import (
+    PREFIX,
     Paged,
     Run,
     StepNumber,
@@ -25,7 +26,7 @@ from rankscope_query_api.routes.records import gap_json, span_hex, trace_hex
 from rankscope_query_api.store import Launch, Record, RunKey, Table, TraceStore
 from rankscope_query_api.trees import Forest, MergedNode, RankStep, build_forest, merge_step
 
-router = APIRouter(tags=["steps"])
+router = APIRouter(prefix=PREFIX, tags=["steps"])
 
 _PLACE_KEY = (int,)
 """Shape of the key of a tree's nodes: how many came before."""

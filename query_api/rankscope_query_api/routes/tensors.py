@@ -9,11 +9,11 @@ from pydantic import Field
 from rankscope_proto.names import Role
 from rankscope_query_api.answers import Page, cursor, json_answer, key_of
 from rankscope_query_api.reading.tensors import TENSOR_KEY
-from rankscope_query_api.routes.asking import MAX_STEP, Paged, Run, code_named, launches_of, store_of
+from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, code_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json, tensor_json
 from rankscope_query_api.store import RunKey, TensorFilter
 
-router = APIRouter(tags=["tensors"])
+router = APIRouter(prefix=PREFIX, tags=["tensors"])
 
 ROLES = [role.value for role in Role]
 

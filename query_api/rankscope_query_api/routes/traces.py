@@ -12,12 +12,12 @@ from rankscope_proto.names import SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, Key, Page, cursor, json_answer, key_of, moment
 from rankscope_query_api.errors import NotFoundError, unknown
 from rankscope_query_api.reading.spans import TRACE_KEY
-from rankscope_query_api.routes.asking import MAX_STEP, Paged, Run, TraceId, code_named, launches_of, store_of
+from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, TraceId, code_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json, span_json, trace_hex
 from rankscope_query_api.store import Record, RunKey, SpanFilter, TraceStore
 from rankscope_query_api.trees import Forest, build_forest
 
-router = APIRouter(tags=["traces"])
+router = APIRouter(prefix=PREFIX, tags=["traces"])
 
 KINDS = [kind.value for kind in SpanKind]
 STATUSES = [status.value for status in SpanStatus]

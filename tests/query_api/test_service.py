@@ -1,0 +1,80 @@
+"""The service as a part of a process: it starts, stops, and says why it cannot."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rankscope_query_api.errors import SettingsError
+from rankscope_query_api.service import serve
+from tests.ground.processes import ROOT, Child, answers, free_port, wait_until
+from tests.ground.stores import Store
+
+
+async def test_it_serves_until_it_is_told_to_stop(told: Store) -> None:
+    port, stop = free_port(), asyncio.Event()
+    settings = {"RANKSCOPE_CLICKHOUSE_URL": told.url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}
+    serving = asyncio.create_task(serve(settings, stop))
+    await asyncio.to_thread(wait_until, lambda: answers(port), what="the service listens")
+
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as api:
+        ready = await api.get("/readyz")
+    stop.set()
+    await serving
+
+    assert ready.status_code == 200
+    assert not answers(port)
+
+
+async def test_a_busy_port_is_named_with_its_setting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        with pytest.raises(SettingsError, match=f"cannot listen on {listen}.*RANKSCOPE_QUERY_LISTEN"):
+            await serve({"RANKSCOPE_QUERY_LISTEN": listen}, asyncio.Event())
+
+
+async def test_stopping_waits_for_no_idle_client(told: Store) -> None:
+    port, stop = free_port(), asyncio.Event()
+    settings = {"RANKSCOPE_CLICKHOUSE_URL": told.url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}
+    serving = asyncio.create_task(serve(settings, stop))
+    await asyncio.to_thread(wait_until, lambda: answers(port), what="the service listens")
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    stop.set()
+    await asyncio.wait_for(serving, timeout=30)
+
+    writer.close()
+
+
+COMMAND = "import typer; from rankscope_query_api.commands import query_service; typer.run(query_service)"
+
+
+def test_the_command_serves_a_folder_and_ends_on_sigterm(tmp_path: Path) -> None:
+    port, store = free_port(), tmp_path / "store"
+    store.mkdir()
+    command = [sys.executable, "-c", COMMAND, "--clickhouse-url", f"chdb://{store}", "--log-format", "json"]
+    child = Child([*command, "--listen", f"127.0.0.1:{port}"], name="query-service", folder=tmp_path)
+    child.await_that(lambda: answers(port), what="listen")
+
+    ready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=30)
+    child.stop()
+
+    assert ready.status_code == 503
+    assert "rankscope migrate" in ready.json()["hint"]
+    assert f'"port": {port}' in child.output()
+
+
+@pytest.mark.parametrize(("option", "value"), [("--log-format", "xml"), ("--listen", "nowhere")])
+def test_a_wrong_option_ends_with_2_and_names_it(option: str, value: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, option, value], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+
+    assert done.returncode == 2
+    assert value in done.stderr or "RANKSCOPE_QUERY_LISTEN" in done.stderr
+    assert "Traceback" not in done.stderr
