@@ -55,6 +55,7 @@ class GrpcExporter:
         self._not_before = 0.0
         self._answered_at = time.monotonic()
         self._call: grpc.Call | None = None
+        self._conversation = 0
         self._is_closed = False
         self._pause_s = FIRST_PAUSE_S
         self._thread = threading.Thread(target=self._run, name="rankscope-send", daemon=True)
@@ -129,8 +130,10 @@ class GrpcExporter:
             self._window.rewind()
             self._is_rewinding = False
             self._answered_at = time.monotonic()
+            self._conversation += 1
+            number = self._conversation
         # No deadline: the stream lives as long as the run. Keepalive and the watchdog end a dead one.
-        call = IngestStub(self._connection.channel()).Stream(self._requests())
+        call = IngestStub(self._connection.channel()).Stream(self._requests(number))
         with self._changed:
             self._call = call
         try:
@@ -139,16 +142,19 @@ class GrpcExporter:
         finally:
             with self._changed:
                 self._call = None
+                self._conversation += 1
                 self._changed.notify_all()
 
-    def _requests(self) -> Iterator[Sealed]:
-        """The batches to send; runs in gRPC's own thread."""
+    def _requests(self, conversation: int) -> Iterator[Sealed]:
+        """The batches to send; runs in gRPC's own thread, which outlives its stream by a moment."""
         while True:
             with self._changed:
-                while not self._may_send():
+                while conversation == self._conversation and not self._may_send():
                     if self._is_closed or self._has_stopped_answering():
                         return
                     self._changed.wait(0.5)
+                if conversation != self._conversation:
+                    return  # a batch taken now would go nowhere
                 if not self._window.awaits_answers:
                     self._answered_at = time.monotonic()
                 batch = self._window.send_next()

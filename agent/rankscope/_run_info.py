@@ -17,11 +17,9 @@ from typing import cast
 from rankscope._block import Block, Column
 from rankscope_proto.names import RunStatus
 
-_NAMED_SECRET = (
-    r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|password|passwd|secret|token(?![a-z])|credential)[\w-]*)"
-)
-_ASSIGNED = re.compile(rf"(?i)({_NAMED_SECRET}\s*[=:]\s*)(\S+)")
-_OPTION = re.compile(rf"(?i)^--?{_NAMED_SECRET}$")
+_NAMED = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|passw(?:or)?d|secret|token(?![a-z])|credential)[\w-]*)"
+_ASSIGNED = re.compile(rf"(?i)({_NAMED}\s*[=:]\s*)(\S+)")
+_OPTION = re.compile(rf"(?i)^--?{_NAMED}$")
 _IN_URL = re.compile(r"(\w+://[^/\s:@]*:)[^@\s/]+@")
 _SHAPED = re.compile(
     r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{20,}|hf_\w{20,}|AKIA\w{12,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)|(bearer\s+)\S+"

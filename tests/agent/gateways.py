@@ -1,0 +1,128 @@
+"""A gateway on a real port whose every answer a test can choose: what no real one does on demand."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import cast
+
+import grpc
+
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed
+from rankscope_proto.v1.ingest_pb2_grpc import (
+    ControlServicer,
+    IngestServicer,
+    add_ControlServicer_to_server,
+    add_IngestServicer_to_server,
+)
+
+CREDIT = 4 * 1024 * 1024
+
+Answer = Callable[[Sealed, grpc.ServicerContext], Ack | None]
+"""What to answer to one batch; None: as a gateway does."""
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+    """Wait until the condition holds.
+
+    Raises:
+        TimeoutError: it never did.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the condition never held")
+        Event().wait(0.01)
+
+
+class ScriptedGateway(IngestServicer, ControlServicer):
+    """Accepts in order, as the real one, except where a test said otherwise.
+
+    Attributes:
+        accepted: The batches accepted, in order.
+        arrived: Seqs of all batches that came, in order.
+        answers: Answers to give to the next batches, one each.
+        holders: Rank → who holds it.
+        claims: All statuses that came.
+        frozen: While set, no batch is answered.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.accepted: list[Sealed] = []
+        self.arrived: list[int] = []
+        self.answers: deque[Answer] = deque()
+        self.holders: dict[int, AgentStatus] = {}
+        self.claims: list[AgentStatus] = []
+        self.frozen = Event()
+        self._watermark = 0
+        self._server = grpc.server(ThreadPoolExecutor(8))
+        add_IngestServicer_to_server(self, self._server)
+        add_ControlServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        self._server.start()
+
+    @property
+    def endpoint(self) -> str:
+        """Its `host:port`."""
+        return f"127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        """End every call and free the port."""
+        self.frozen.clear()
+        self._server.stop(0).wait(10)
+
+    def Push(self, request: Sealed, context: grpc.ServicerContext) -> Ack:
+        return self._accept(request)
+
+    def Stream(self, request_iterator: Iterator[Sealed], context: grpc.ServicerContext) -> Iterator[Ack]:
+        for sealed in request_iterator:
+            self.arrived.append(sealed.seq)
+            while self.frozen.is_set() and context.is_active():
+                Event().wait(0.05)
+            answer = self.answers.popleft()(sealed, context) if self.answers else None
+            yield self._accept(sealed) if answer is None else answer
+
+    def Attach(self, request_iterator: Iterator[AgentStatus], context: grpc.ServicerContext) -> Iterator[Command]:
+        answered: bool | None = None
+        for status in request_iterator:
+            self.claims.append(status)
+            holder = self.holders.get(status.rank, status)
+            granted = holder.incarnation in (status.incarnation, status.replaces)
+            if granted:
+                self.holders[status.rank] = status
+            if granted != answered:
+                answered = granted
+                yield Command(claim=Command.Claim(granted=granted, holder=None if granted else holder))
+
+    def _accept(self, sealed: Sealed) -> Ack:
+        outcome = Ack.OUTCOME_ACCEPTED
+        if sealed.seq < self._watermark:
+            outcome = Ack.OUTCOME_DUPLICATE
+        elif sealed.seq > self._watermark and sealed.seq != sealed.base:
+            return Ack(outcome=Ack.OUTCOME_EXPECTED, accepted=self._watermark, expected=self._watermark, credit=CREDIT)
+        else:
+            self.accepted.append(sealed)
+            self._watermark = sealed.seq + 1
+        return Ack(outcome=outcome, accepted=self._watermark, credit=CREDIT)
+
+
+def say(ack: Ack | None) -> Answer:
+    """An answer that is this acknowledgement; None: as a gateway does."""
+
+    def answer(sealed: Sealed, context: grpc.ServicerContext) -> Ack | None:
+        return ack
+
+    return answer
+
+
+def refuse(code: grpc.StatusCode, words: str, *, details: bytes = b"") -> Answer:
+    """An answer that ends the call with a status."""
+
+    def answer(sealed: Sealed, context: grpc.ServicerContext) -> Ack | None:
+        if details:
+            context.set_trailing_metadata((("grpc-status-details-bin", details),))
+        context.abort(code, words)
+        return cast("None", sealed)  # never reached: abort raises
+
+    return answer

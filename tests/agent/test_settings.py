@@ -1,0 +1,111 @@
+"""Settings: one meaning each, argument before environment before default, wrong values said by name."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rankscope import _discovery
+from rankscope._discovery import Discovery
+from rankscope._home import data_folder
+from rankscope._settings import SETTINGS, Settings
+from rankscope.errors import ConfigError
+from tests.house.tree import text_of
+
+
+def test_an_argument_wins_over_the_environment_and_that_over_the_default() -> None:
+    environ = {"RANKSCOPE_PROJECT": "from the environment", "RANKSCOPE_HOME": "/a"}
+
+    assert Settings.load(environ, project="given").project == "given"
+    assert Settings.load(environ, project=None).project == "from the environment"
+    assert Settings.load({"RANKSCOPE_HOME": "/a"}).project == "default"
+
+
+def test_every_setting_is_read() -> None:
+    environ = {
+        "RANKSCOPE_ENDPOINT": "http://host:1/",
+        "RANKSCOPE_MESH": "dp=2, tp=0",
+        "RANKSCOPE_QUIET": "1",
+        "RANKSCOPE_MODE": "disabled",
+        "RANKSCOPE_LEVEL": "0",
+        "RANKSCOPE_EVERY": "5",
+        "RANKSCOPE_HOME": "/a",
+    }
+
+    chosen = Settings.load(environ)
+
+    assert (chosen.endpoint, chosen.mesh, chosen.quiet) == ("host:1", (("dp", 2), ("tp", 0)), True)
+    assert (chosen.mode, chosen.level, chosen.every, chosen.home) == ("disabled", 0, 5, Path("/a"))
+    assert Settings.load({}, mesh={"pp": 1}, home="/b").mesh == (("pp", 1),)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("RANKSCOPE_ENDPOINT", "localhost"),
+        ("RANKSCOPE_ENDPOINT", "host:99999"),
+        ("RANKSCOPE_PROJECT", "x" * 129),
+        ("RANKSCOPE_PROJECT", "a\nb"),
+        ("RANKSCOPE_RUN_ID", "\x00"),
+        ("RANKSCOPE_LAUNCH_ID", "abc"),
+        ("RANKSCOPE_RANK", "-1"),
+        ("RANKSCOPE_WORLD_SIZE", "two"),
+        ("RANKSCOPE_MESH", "dp"),
+        ("RANKSCOPE_MODE", "offline"),
+        ("RANKSCOPE_QUIET", "perhaps"),
+        ("RANKSCOPE_EVERY", "1.5"),
+    ],
+)
+def test_a_wrong_value_is_said_with_its_variable(variable: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=variable) as caught:
+        Settings.load({variable: value, "RANKSCOPE_HOME": "/a"})
+
+    assert repr(value)[1:-1][:20] in str(caught.value)
+
+
+def test_every_setting_is_documented() -> None:
+    manual = text_of("agent/README.md")
+
+    for name, setting in SETTINGS.items():
+        assert f"| `{setting.variable}` | {setting.default} | {setting.meaning} |" in manual, name
+
+
+def test_the_data_folder_is_found_without_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    assert data_folder({"RANKSCOPE_HOME": "/a", "XDG_DATA_HOME": "/b", "HOME": str(tmp_path)}) == Path("/a")
+    assert data_folder({"XDG_DATA_HOME": "/b", "HOME": str(tmp_path)}) == Path("/b/rankscope")
+    assert data_folder({"HOME": str(tmp_path)}) == tmp_path / ".local/share/rankscope"
+    folder = data_folder({})
+    assert folder == tmp_path / f"rankscope-{os.getuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert data_folder({"HOME": "/nonexistent"}) == folder
+
+
+def test_a_temporary_data_folder_open_to_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"rankscope-{os.getuid()}").mkdir(mode=0o755)
+
+    with pytest.raises(ConfigError, match="set RANKSCOPE_HOME"):
+        data_folder({})
+
+
+def test_a_running_server_is_found_and_one_that_is_gone_is_not(tmp_path: Path) -> None:
+    here = Discovery("127.0.0.1:1", "http://127.0.0.1:2", os.getpid(), "ab", "0.1.0")
+
+    assert _discovery.read(tmp_path) is None
+    _discovery.write(tmp_path, here)
+    assert _discovery.read(tmp_path) == here
+    assert (tmp_path / "up.json").stat().st_mode & 0o777 == 0o600
+    _discovery.write(tmp_path, Discovery("127.0.0.1:1", "http://127.0.0.1:2", 2**22 - 1, "ab", "0.1.0"))
+    assert _discovery.read(tmp_path) is None
+    _discovery.remove(tmp_path)
+    _discovery.remove(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"gateway": "a"}', '{"pid": "x"}', "\x80"])
+def test_a_discovery_file_that_is_none_is_no_server(tmp_path: Path, text: str) -> None:
+    (tmp_path / "up.json").write_bytes(text.encode("latin-1"))
+
+    assert _discovery.read(tmp_path) is None
