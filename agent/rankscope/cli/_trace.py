@@ -39,7 +39,7 @@ def trace(  # noqa: PLR0913 - one for each option
     if trace_id and (step is not None or rank is not None):
         raise WrongCallError("--id names one trace: leave --step and --rank out")
     with Source(home, url, project).client() as client:
-        asked = Asked(client, project, run or latest_run(client, project))
+        asked = Asked(client, project=project, run=run or latest_run(client, project))
         answer, lines = asked.trace(trace_id) if trace_id else asked.step(step, rank)
     if as_json:
         say_json(answer)
@@ -58,7 +58,7 @@ class Asked:
         run: its id.
     """
 
-    def __init__(self, client: Client, project: str, run: str) -> None:
+    def __init__(self, client: Client, *, project: str, run: str) -> None:
         self._client = client
         self._project = project
         self._run = run
