@@ -1,21 +1,17 @@
 """Claims of ranks over gRPC, and the event that a second trainer leaves."""
 
-import asyncio
 import json
 
 import grpc.aio
 import pytest
 
-from rankscope_ingest.buffer import stream_key
-from rankscope_proto.identity import SHARDS
 from rankscope_proto.names import ProcessRole
-from rankscope_proto.v1.batch_pb2 import Batch
-from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus
 from tests.ground.brokers import Broker
 from tests.ingest.batches import Sender
+from tests.ingest.calls import Attached, push
+from tests.ingest.looking import batches_in
 from tests.ingest.waiting import eventually
-
-Attached = grpc.aio.StreamStreamCall[AgentStatus, Command]
 
 
 def status(incarnation: bytes, *, rank: int = 0, role: ProcessRole = ProcessRole.TRAINER) -> AgentStatus:
@@ -32,37 +28,14 @@ def status(incarnation: bytes, *, rank: int = 0, role: ProcessRole = ProcessRole
     )
 
 
-def attach(channel: grpc.aio.Channel) -> Attached:
-    method = channel.stream_stream(
-        "/rankscope.v1.Control/Attach",
-        request_serializer=AgentStatus.SerializeToString,
-        response_deserializer=Command.FromString,
-    )
-    return method()
-
-
-async def claim(call: Attached, sent: AgentStatus) -> Command.Claim:
-    await call.write(sent)
-    answer = await asyncio.wait_for(call.read(), 20)
-    assert isinstance(answer, Command)
-    return answer.claim
-
-
-async def push(channel: grpc.aio.Channel, sealed: Sealed) -> Ack:
-    method = channel.unary_unary(
-        "/rankscope.v1.Ingest/Push", request_serializer=Sealed.SerializeToString, response_deserializer=Ack.FromString
-    )
-    return await method(sealed, timeout=20)
-
-
 FIRST, SECOND = b"f" * 16, b"s" * 16
 
 
 async def test_the_first_trainer_of_a_rank_gets_it_and_the_second_hears_who_has_it(channel: grpc.aio.Channel) -> None:
-    first, second = attach(channel), attach(channel)
+    first, second = Attached(channel), Attached(channel)
 
-    granted = await claim(first, status(FIRST))
-    refused = await claim(second, status(SECOND))
+    granted = await first.claim(status(FIRST))
+    refused = await second.claim(status(SECOND))
 
     assert granted.granted
     assert not refused.granted
@@ -70,57 +43,56 @@ async def test_the_first_trainer_of_a_rank_gets_it_and_the_second_hears_who_has_
 
 
 async def test_other_ranks_and_other_roles_do_not_contend(channel: grpc.aio.Channel) -> None:
-    await claim(attach(channel), status(FIRST))
+    await Attached(channel).claim(status(FIRST))
 
-    other_rank = await claim(attach(channel), status(SECOND, rank=1))
-    worker = await claim(attach(channel), status(SECOND, role=ProcessRole.WORKER))
+    other_rank = await Attached(channel).claim(status(SECOND, rank=1))
+    worker = await Attached(channel).claim(status(SECOND, role=ProcessRole.WORKER))
 
     assert other_rank.granted
     assert worker.granted
 
 
 async def test_a_dead_holder_is_replaced(channel: grpc.aio.Channel) -> None:
-    await claim(attach(channel), status(FIRST))
+    await Attached(channel).claim(status(FIRST))
     taking_over = status(SECOND)
     taking_over.replaces = FIRST
 
-    assert (await claim(attach(channel), taking_over)).granted
+    assert (await Attached(channel).claim(taking_over)).granted
 
 
 async def test_a_holder_that_ends_in_order_frees_its_rank_at_once(channel: grpc.aio.Channel) -> None:
-    first = attach(channel)
-    await claim(first, status(FIRST))
+    first = Attached(channel)
+    await first.claim(status(FIRST))
 
-    await first.done_writing()
-    await first.code()
+    await first.end()
 
-    assert (await claim(attach(channel), status(SECOND))).granted
+    assert (await Attached(channel).claim(status(SECOND))).granted
 
 
 async def test_a_holder_that_vanishes_keeps_its_rank_for_a_while(channel: grpc.aio.Channel) -> None:
-    first = attach(channel)
-    await claim(first, status(FIRST))
+    first = Attached(channel)
+    await first.claim(status(FIRST))
 
-    first.cancel()
+    first.cut()
 
-    assert not (await claim(attach(channel), status(SECOND))).granted
+    assert not (await Attached(channel).claim(status(SECOND))).granted
 
 
 async def test_a_status_without_a_run_is_refused(channel: grpc.aio.Channel) -> None:
-    call = attach(channel)
+    call = Attached(channel)
     nameless = status(FIRST)
     nameless.run_id = ""
 
     with pytest.raises(grpc.aio.AioRpcError, match="run_id"):
-        await claim(call, nameless)
+        await call.claim(nameless)
 
 
 @pytest.fixture
 async def held_rank(channel: grpc.aio.Channel) -> Sender:
     """The sender that holds rank 0."""
     sender = Sender()
-    call = attach(channel)
-    await claim(call, status(sender.incarnation))
+    call = Attached(channel)
+    await call.claim(status(sender.incarnation))
     return sender
 
 
@@ -149,10 +121,3 @@ async def test_a_rank_that_nobody_claimed_has_no_conflict(channel: grpc.aio.Chan
 
     await eventually(lambda: len(batches_in(broker)) == 2)
     assert not [batch for batch in batches_in(broker) if batch.events.kind]
-
-
-def batches_in(broker: Broker) -> list[Batch]:
-    """Every batch the broker holds."""
-    with broker.client() as client:
-        entries = [entry for shard in range(SHARDS) for entry in client.xrange(stream_key(shard))]
-    return [Batch.FromString(fields[b"payload"]) for _, fields in entries]

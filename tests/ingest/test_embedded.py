@@ -14,6 +14,7 @@ from rankscope_proto.identity import shard_of
 from tests.ground.brokers import Broker
 from tests.ground.processes import ROOT, Child
 from tests.ingest.batches import Sender
+from tests.ingest.looking import is_drained
 from tests.ingest.waiting import eventually
 
 WRITER = "import typer; from rankscope_ingest.commands import writer; typer.run(writer)"
@@ -65,7 +66,7 @@ async def test_a_writer_on_chdb_ends_in_order_with_everything_written(
     buffer: Buffer, writer: Child, store: Path, broker: Broker
 ) -> None:
     await send(buffer, 20)
-    await eventually(lambda: is_empty(broker))
+    await eventually(lambda: is_drained(broker))
 
     writer.stop()
 
@@ -77,7 +78,7 @@ async def test_a_writer_killed_while_it_writes_leaves_every_row_once(
     buffer: Buffer, writer: Child, store: Path, tmp_path: Path, broker: Broker
 ) -> None:
     await send(buffer, 20)
-    await eventually(lambda: has_manifest(broker) or is_empty(broker))
+    await eventually(lambda: has_manifest(broker) or is_drained(broker))
     os.kill(writer.pid, 9)
     writer.wait()
 
@@ -87,7 +88,7 @@ async def test_a_writer_killed_while_it_writes_leaves_every_row_once(
         folder=tmp_path,
     )
     try:
-        again.await_that(lambda: is_empty(broker), what="drain the broker")
+        again.await_that(lambda: is_drained(broker), what="drain the broker")
     finally:
         again.stop()
 
@@ -112,8 +113,3 @@ async def send(buffer: Buffer, count: int) -> None:
 def has_manifest(broker: Broker) -> bool:
     with broker.client() as client:
         return bool(client.exists("rankscope:manifest"))
-
-
-def is_empty(broker: Broker) -> bool:
-    with broker.client() as client:
-        return all(client.xlen(key) == 0 for key in client.scan_iter("rankscope:{s*}:in"))

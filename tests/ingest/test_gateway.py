@@ -1,62 +1,27 @@
 """The gateway over gRPC, with a real broker behind it."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from contextlib import suppress
 
 import grpc
 import grpc.aio
 import pytest
-from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from rankscope_ingest import gateway
-from rankscope_ingest.buffer import stream_key
 from rankscope_ingest.errors import BrokerUnavailable, ConfigError
 from rankscope_proto.identity import shard_of
 from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
-from rankscope_proto.v1.ingest_pb2_grpc import IngestStub
 from tests.ground.brokers import Broker
 from tests.ground.processes import answers, free_port
 from tests.ingest.batches import Sender, batch, seal
+from tests.ingest.calls import health_changes, push, push_bytes, refused, retry_info, stream
+from tests.ingest.looking import entries_in
 from tests.ingest.waiting import eventually
-
-TIMEOUT_S = 20
-
-
-async def push(channel: grpc.aio.Channel, sealed: Sealed) -> Ack:
-    return await IngestStub(channel).Push(sealed, timeout=TIMEOUT_S)  # pyright: ignore[reportGeneralTypeIssues] # the stub is the blocking one's
-
-
-async def refused(channel: grpc.aio.Channel, sealed: Sealed) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await push(channel, sealed)
-    return caught.value
-
-
-async def stream(channel: grpc.aio.Channel, batches: Iterable[Sealed]) -> tuple[list[Ack], grpc.StatusCode]:
-    """Sends the batches in one stream; the acknowledgements and the status that ended it."""
-    method = channel.stream_stream(
-        "/rankscope.v1.Ingest/Stream",
-        request_serializer=Sealed.SerializeToString,
-        response_deserializer=Ack.FromString,
-    )
-
-    async def requests() -> AsyncIterator[Sealed]:
-        for sealed in batches:
-            yield sealed
-
-    call = method(requests(), timeout=TIMEOUT_S)
-    acks: list[Ack] = []
-    with suppress(grpc.aio.AioRpcError):
-        async for ack in call:
-            acks.append(ack)  # noqa: PERF401 # what came before the error counts
-    return acks, await call.code()
 
 
 def entry_of(broker: Broker, sealed: Sealed, *, run_id: str = "run") -> dict[bytes, bytes]:
-    with broker.client() as client:
-        return client.xrange(stream_key(shard_of(run_id, sealed.incarnation)))[-1][1]
+    return entries_in(broker, shard_of(run_id, sealed.incarnation))[-1]
 
 
 async def test_a_batch_reaches_the_broker_under_its_own_bytes(channel: grpc.aio.Channel, broker: Broker) -> None:
@@ -117,14 +82,12 @@ async def test_a_refusal_names_the_field_and_is_for_ever(channel: grpc.aio.Chann
 
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert error.details() == "header.rank: 4 is not below world_size 4"
-    assert "grpc-status-details-bin" not in dict(error.trailing_metadata())
+    assert retry_info(error) is None
 
 
 async def test_bytes_that_are_no_request_are_refused(channel: grpc.aio.Channel) -> None:
-    method = channel.unary_unary("/rankscope.v1.Ingest/Push")
-
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await method(b"\xff\xff", timeout=TIMEOUT_S)
+        await push_bytes(channel, b"\xff\xff")
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
@@ -161,7 +124,7 @@ async def test_a_batch_over_the_limit_is_refused(channel: grpc.aio.Channel, size
 
     # gRPC's own limit answers above 8 MiB, without RetryInfo: that is permanent too.
     assert error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}
-    assert "grpc-status-details-bin" not in dict(error.trailing_metadata())
+    assert retry_info(error) is None
 
 
 class TestWithoutRoom:
@@ -193,7 +156,7 @@ class TestWithoutRoom:
         error = await refused(channel, second)
 
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert b"google.rpc.RetryInfo" in dict(error.trailing_metadata())["grpc-status-details-bin"]
+        assert b"google.rpc.RetryInfo" in (retry_info(error) or b"")
 
 
 def fill(broker: Broker, sealed: Sealed) -> None:
@@ -210,41 +173,17 @@ async def test_without_its_broker_the_gateway_asks_to_try_again(channel: grpc.ai
 
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert "RANKSCOPE_REDIS_URL" in (error.details() or "")
-    assert b"google.rpc.RetryInfo" in dict(error.trailing_metadata())["grpc-status-details-bin"]
+    assert b"google.rpc.RetryInfo" in (retry_info(error) or b"")
 
 
 async def test_health_follows_the_broker(channel: grpc.aio.Channel, broker: Broker) -> None:
-    assert await health_of(channel) == health_pb2.HealthCheckResponse.SERVING
+    states = health_changes(channel, "rankscope.v1.Ingest")
+
+    before = await anext(states)
     broker.kill()
+    after = await anext(states)
 
-    watch = channel.unary_stream(
-        "/grpc.health.v1.Health/Watch",
-        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-        response_deserializer=health_pb2.HealthCheckResponse.FromString,
-    )
-    answers_so_far = watch(health_pb2.HealthCheckRequest(service="rankscope.v1.Ingest"), timeout=TIMEOUT_S)
-    seen = {answer.status async for answer in _until_not_serving(answers_so_far)}
-
-    assert health_pb2.HealthCheckResponse.NOT_SERVING in seen
-
-
-async def _until_not_serving(
-    health: AsyncIterable[health_pb2.HealthCheckResponse],
-) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-    async for answer in health:
-        yield answer
-        if answer.status == health_pb2.HealthCheckResponse.NOT_SERVING:
-            return
-
-
-async def health_of(channel: grpc.aio.Channel) -> int:
-    check = channel.unary_unary(
-        "/grpc.health.v1.Health/Check",
-        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-        response_deserializer=health_pb2.HealthCheckResponse.FromString,
-    )
-    answer = await check(health_pb2.HealthCheckRequest(service="rankscope.v1.Ingest"), timeout=TIMEOUT_S)
-    return answer.status
+    assert (before, after) == (HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING)
 
 
 async def test_a_busy_port_is_said(broker: Broker) -> None:

@@ -8,17 +8,18 @@ import pytest
 from pydantic import SecretStr
 
 from rankscope_ingest import writer
-from rankscope_ingest.buffer import WRITER_CLAIM, Buffer, Claimant, Offer, stream_key
+from rankscope_ingest.buffer import WRITER_CLAIM, Buffer, Claimant, Offer
 from rankscope_ingest.clickhouse import Store as Sink
 from rankscope_ingest.collector import Collector
 from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import StoreUncertain, StoreUnfit
 from rankscope_ingest.migrate import migrate
 from rankscope_ingest.patience import patiently
-from rankscope_proto.identity import SHARDS, shard_of
+from rankscope_proto.identity import shard_of
 from tests.ground.brokers import Broker
 from tests.ground.stores import Store
 from tests.ingest.batches import Sender
+from tests.ingest.looking import is_drained
 from tests.ingest.waiting import eventually
 
 ROWS = 6
@@ -59,20 +60,17 @@ async def running(broker: Broker, store: Store) -> AsyncGenerator[asyncio.Task[N
         await asyncio.wait_for(serving, 60)
 
 
-def is_drained(broker: Broker) -> bool:
-    with broker.client() as client:
-        return all(client.xlen(stream_key(shard)) == 0 for shard in range(SHARDS))
-
-
-def counts(store: Store) -> dict[str, tuple[int, int]]:
+def counts(store: Store) -> dict[str, tuple[int, ...]]:
     """Table -> (rows, distinct row keys)."""
     return {
-        table: store.client.query(f"SELECT count(), uniqExact(incarnation, seq, idx) FROM {table}").first_row
+        table: tuple(
+            store.client.query(f"SELECT count(), uniqExact(incarnation, seq, idx) FROM {table}").result_rows[0]
+        )
         for table in ("spans", "tensor_stats", "scalars")
     }
 
 
-def exactly(batches: int) -> dict[str, tuple[int, int]]:
+def exactly(batches: int) -> dict[str, tuple[int, ...]]:
     return {
         table: (rows * batches, rows * batches) for table, rows in (("spans", 2), ("tensor_stats", 3), ("scalars", 1))
     }

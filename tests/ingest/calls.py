@@ -1,0 +1,86 @@
+"""The gateway's calls from a client's side, typed: the stubs for asyncio know neither streams nor metadata."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed
+
+TIMEOUT_S = 20.0
+DETAILS = "grpc-status-details-bin"
+
+
+async def push_bytes(channel: grpc.aio.Channel, request: bytes) -> Ack:
+    """Ingest.Push with those bytes."""
+    method: Any = cast("Any", channel).unary_unary("/rankscope.v1.Ingest/Push")
+    return Ack.FromString(await method(request, timeout=TIMEOUT_S))
+
+
+async def push(channel: grpc.aio.Channel, sealed: Sealed) -> Ack:
+    """Ingest.Push."""
+    return await push_bytes(channel, sealed.SerializeToString())
+
+
+async def refused(channel: grpc.aio.Channel, sealed: Sealed) -> grpc.aio.AioRpcError:
+    """The error with which a push ends."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await push(channel, sealed)
+    return caught.value
+
+
+def retry_info(error: grpc.aio.AioRpcError) -> bytes | None:
+    """The status details of an error; None where it has none."""
+    pairs = cast("Iterable[tuple[str, bytes]]", error.trailing_metadata())
+    return next((value for key, value in pairs if key == DETAILS), None)
+
+
+async def stream(channel: grpc.aio.Channel, batches: Iterable[Sealed]) -> tuple[list[Ack], grpc.StatusCode]:
+    """Sends the batches in one stream; the acknowledgements and the status that ended it."""
+
+    async def requests() -> AsyncIterator[bytes]:
+        for sealed in batches:
+            yield sealed.SerializeToString()
+
+    call: Any = cast("Any", channel).stream_stream("/rankscope.v1.Ingest/Stream")(requests(), timeout=TIMEOUT_S)
+    acks: list[Ack] = []
+    with suppress(grpc.aio.AioRpcError):
+        async for answer in call:
+            acks.append(Ack.FromString(answer))  # noqa: PERF401 # what came before the error counts
+    return acks, await call.code()
+
+
+class Attached:
+    """An open Control.Attach."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._call: Any = cast("Any", channel).stream_stream("/rankscope.v1.Control/Attach")()
+
+    async def claim(self, status: AgentStatus) -> Command.Claim:
+        """Sends a status and gives the answer to it."""
+        await self._call.write(status.SerializeToString())
+        return Command.FromString(await asyncio.wait_for(self._call.read(), TIMEOUT_S)).claim
+
+    async def end(self) -> None:
+        """Ends our side in order and waits until the gateway has ended its own."""
+        await self._call.done_writing()
+        await self._call.code()
+
+    def cut(self) -> None:
+        """Ends the call as a lost connection would."""
+        self._call.cancel()
+
+
+async def health_changes(
+    channel: grpc.aio.Channel, service: str
+) -> AsyncIterator["HealthCheckResponse.ServingStatus.ValueType"]:
+    """The states of a service, the present one first."""
+    request = HealthCheckRequest(service=service).SerializeToString()
+    answers: Any = cast("Any", channel).unary_stream("/grpc.health.v1.Health/Watch")(request, timeout=TIMEOUT_S)
+    async for answer in answers:
+        yield HealthCheckResponse.FromString(answer).status
