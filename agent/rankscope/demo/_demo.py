@@ -36,9 +36,9 @@ def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
         client = Client(server.query)
         run = new_run_id(options)
         injected = _train(run, options, folder=folder, server=server, say=say)
-        findings = _find(client, run, say)
+        findings = _find(client, run, say=say)
         _write_json(options.json_path, {"run": run, "injected": injected, "found": findings.found})
-        _say_next(server, run, say)
+        _say_next(server, run, say=say)
         if options.stays and sys.stdout.isatty():
             _wait_for_interrupt(say)
 
@@ -77,7 +77,7 @@ def _train(run: str, options: DemoOptions, *, folder: DataFolder, server: Discov
         return json.loads(injected.read_text("utf-8"))
 
 
-def _find(client: Client, run: str, say: Say) -> Findings:
+def _find(client: Client, run: str, *, say: Say) -> Findings:
     stored = wait_until_visible(client, run)
     say(f"all {_stored_rows(stored):,} rows of the run are in the store; asking them")
     findings = findings_of(client, run)
@@ -92,7 +92,7 @@ def _stored_rows(completeness: dict[str, Any]) -> int:
     return sum(int(section["stored"]) for section in completeness["sections"])
 
 
-def _say_next(server: Discovery, run: str, say: Say) -> None:
+def _say_next(server: Discovery, run: str, *, say: Say) -> None:
     say(f"API      {server.query}/api/v1/runs/{run}")
     say(f"ask      rankscope trace {run}")
     say(f"         rankscope query '{FIRST_NONFINITE}' --run {run}")

@@ -90,7 +90,7 @@ class Client:
             with error:
                 raise RefusedError(error.code, _error_in(error.read(), error.code)) from None
         except (OSError, HTTPException, ValueError) as error:
-            raise _unreachable(self.url, error, self.timeout_s) from error
+            raise _unreachable(self.url, error, timeout_s=self.timeout_s) from error
 
 
 def is_loopback(url: str) -> bool:
@@ -130,7 +130,7 @@ def _error_in(body: bytes, status: int) -> Json:
     return {"code": "not_found" if status == 404 else "refused", "message": f"the server answered HTTP {status}"}
 
 
-def _unreachable(url: str, error: Exception, timeout_s: float) -> UnreachableError:
+def _unreachable(url: str, error: Exception, *, timeout_s: float) -> UnreachableError:
     if isinstance(error, urllib.error.URLError):
         error = error.reason if isinstance(error.reason, Exception) else error
     slow = isinstance(error, TimeoutError)
