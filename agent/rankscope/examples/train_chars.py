@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import rankscope
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+import rankscope
 from rankscope.examples.chars import CharModel, Text
 from rankscope.examples.faults import Faults, SlowReads, draw_faults, overflow_in
 
@@ -53,7 +53,7 @@ def train(options: argparse.Namespace) -> None:
     text = Text(CONTEXT)
     model = CharModel(text.vocabulary, context=CONTEXT, layers=LAYERS)
     dataset = with_faults(faults, rank=rank, model=model, text=text)
-    sampler = DistributedSampler(text, shuffle=True, seed=options.seed)
+    sampler: DistributedSampler[Batch] = DistributedSampler(text, shuffle=True, seed=options.seed)
     loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, drop_last=True)
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(parallel.parameters(), lr=3e-3)

@@ -18,7 +18,7 @@ from rankscope.probe.model_rows import gap_block
 from rankscope.probe.options import Plan
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
-from rankscope.probe.rows import Row, Subject, Traits, stats_block
+from rankscope.probe.rows import Row, Subject, stats_block
 from rankscope.probe.tensors import PLAIN, Measurable, Unsupported, measurable, tensors_of
 from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
 
@@ -155,7 +155,7 @@ class Capture:
     def _row(self, step: OpenStep, subject: Subject, *, tensor: Measurable, phase: int, flags: int = 0) -> Row:
         return Row(
             subject=subject,
-            tensor=Traits.of(tensor),
+            tensor=tensor.traits,
             phase=phase,
             flags=flags,
             time_ns=self._recording.clock.wall_ns(),

@@ -6,7 +6,7 @@ the spot. On a device, reading would make the host wait; there every number stay
 the step ends, when all of them travel in one copy, which is read when its event has passed.
 
 Measured, torch 2.13 CPU, one thread, 131,072 floats: `sum` 6 µs, `aminmax` 21 µs, `vector_norm` in
-fp32 22 µs and in fp64 66 µs; the infinity norm and `abs().max()` take 5 to 10 times `aminmax`.
+fp32 22 µs and in fp64 66 µs, `dot` 11 µs; the infinity norm and `abs().max()` take 5 to 10 times `aminmax`.
 """
 
 import math
@@ -20,6 +20,12 @@ from torch import Tensor
 
 from rankscope.probe.rows import UNKNOWN, Numbers, Row
 from rankscope.probe.torch_inner import foreach_norm, l2_norm, number, numbers
+
+_DOT_BLOCK = 65_536
+"""Elements whose squares are summed in fp32 (7 times faster than in fp64); the blocks' sums are added in fp64."""
+
+_SAFE_LOW, _SAFE_HIGH = 1e-15, 1e15
+"""Greatest magnitudes between which no sum of `_DOT_BLOCK` squares leaves the range of fp32."""
 
 MAX_PENDING = 8
 """Copies in flight per device; beyond it the oldest is given up rather than waited for."""
@@ -61,7 +67,7 @@ class HostMeter:
         self._rows.append(row)
 
     def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
-        """Two passes per tensor: extremes, then the norm in fp64."""
+        """Two passes per tensor: extremes, then the sum of squares."""
         for tensor, row in zip(values, rows, strict=True):
             row.numbers = _norms(tensor)
         self._rows += rows
@@ -109,11 +115,19 @@ def _norms(values: Tensor) -> Numbers:
 
 
 def _l2(values: Tensor, absmax: float) -> float:
+    if values.dtype is torch.float32 and values.is_contiguous() and _SAFE_LOW < absmax < _SAFE_HIGH:
+        return math.sqrt(_sum_of_squares(values.view(-1)))
     norm = l2_norm(values)
     if math.isfinite(norm) and (norm > 0.0 or absmax == 0.0):
         return norm
     # Squares beyond fp64 (elements above 1e154 or below 1e-154): scale by the greatest magnitude.
     return absmax * l2_norm(values.double() / absmax)
+
+
+def _sum_of_squares(flat: Tensor) -> float:
+    if flat.numel() <= _DOT_BLOCK:
+        return number(flat.dot(flat))
+    return math.fsum(number(part.dot(part)) for part in flat.split(_DOT_BLOCK))
 
 
 class Event(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rankscope._block import Block, Column
-from rankscope.probe.tensors import Measurable
+from rankscope.probe.tensors import Traits
 from rankscope_proto.columns import SECTION_BY_NAME
 
 _FIELDS = {field.name: field for field in SECTION_BY_NAME["tensor_stats"].fields}
@@ -82,28 +82,13 @@ class Row:
     """
 
     subject: Subject
-    tensor: "Traits"
+    tensor: Traits
     phase: int
     flags: int
     time_ns: int
     step: int
     microstep: int
     numbers: Numbers = UNKNOWN
-
-
-class Traits(NamedTuple):
-    """Type, shape and placement of a tensor, without its values."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    placement: str
-    numel: int
-    numel_global: int
-
-    @classmethod
-    def of(cls, tensor: Measurable) -> "Traits":
-        """The traits of a tensor that is about to be measured."""
-        return cls(tensor.dtype, tensor.shape, tensor.placement, tensor.numel, tensor.numel_global)
 
 
 def stats_block(rows: Sequence[Row]) -> Block:

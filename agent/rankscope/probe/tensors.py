@@ -5,7 +5,8 @@ Nothing here reads a value: the answer depends on type, layout and device only.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import cast
+from functools import lru_cache
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,26 +19,35 @@ PLAIN = (Tensor, nn.Parameter)
 _DENSE_FLOATS = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 
 
-@dataclass(frozen=True, slots=True)
-class Measurable:
-    """A tensor ready to be measured.
+class Traits(NamedTuple):
+    """Type, shape and placement of a tensor, without its values.
 
     Attributes:
-        values: Dense real floating-point values on this rank, detached; explicit values of a sparse
-            tensor, magnitudes of a complex one, float32 copies of 8-bit floats.
-        dtype: Element type of the tensor itself, as torch names it.
-        shape: Local shape of the tensor itself.
+        dtype: Element type, as torch names it.
+        shape: Local shape.
         placement: Placement over the mesh; "" if it is not distributed.
         numel: Elements on this rank.
         numel_global: Elements over all ranks.
     """
 
-    values: Tensor
     dtype: str
     shape: tuple[int, ...]
     placement: str
     numel: int
     numel_global: int
+
+
+class Measurable(NamedTuple):
+    """A tensor ready to be measured.
+
+    Attributes:
+        values: Dense real floating-point values on this rank, detached; explicit values of a sparse
+            tensor, magnitudes of a complex one, float32 copies of 8-bit floats.
+        traits: Of the tensor itself.
+    """
+
+    values: Tensor
+    traits: Traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +66,31 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
     """
     if _has_no_values(tensor):
         return None
-    local, placement = (tensor, "") if type(tensor) in PLAIN else local_part(tensor)
+    if type(tensor) in PLAIN and tensor.dtype in _DENSE_FLOATS and tensor.layout is torch.strided:
+        return Measurable(tensor.detach(), _plain_traits(tensor.dtype, tensor.shape))
+    local, placement = local_part(tensor)
     if not (local.is_floating_point() or local.is_complex() or local.is_quantized):
         return None
-    values = local.detach() if _is_dense_float(local) else _dense(local)
+    values = _dense(local)
     if isinstance(values, Unsupported):
         return values
-    return Measurable(
-        values=values,
-        dtype=str(local.dtype).removeprefix("torch."),
-        shape=tuple(local.shape),
-        placement=placement,
-        numel=local.numel(),
-        numel_global=tensor.numel(),
-    )
+    own = _plain_traits(local.dtype, local.shape)
+    return Measurable(values, own._replace(placement=placement, numel_global=tensor.numel()))
+
+
+@lru_cache(maxsize=4096)
+def _plain_traits(dtype: torch.dtype, shape: torch.Size) -> Traits:
+    numel = shape.numel()
+    return Traits(str(dtype).removeprefix("torch."), tuple(shape), "", numel, numel)
 
 
 def _has_no_values(tensor: Tensor) -> bool:
     return (
         tensor.is_meta
         or is_transformed(tensor)
-        or (type(tensor) not in PLAIN and type(tensor).__name__ == "FakeTensor")
         or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+        or (type(tensor) not in PLAIN and type(tensor).__name__ == "FakeTensor")
     )
-
-
-def _is_dense_float(tensor: Tensor) -> bool:
-    return tensor.dtype in _DENSE_FLOATS and tensor.layout is torch.strided
 
 
 def _dense(tensor: Tensor) -> Tensor | Unsupported:

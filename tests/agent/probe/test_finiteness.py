@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 import torch
@@ -18,12 +19,13 @@ from tests.agent.probe.trainings import (
     Recorded,
     Row,
     batches,
+    linear,
     names,
     train,
     trained,
 )
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils import checkpoint as checkpointing
 
 from rankscope.probe.attach import attach
 
@@ -92,7 +94,7 @@ def test_large_finite_values_whose_sum_overflows_are_finite(recorded: Recorded) 
     attach(recorded.run, model)
 
     with torch.no_grad(), recorded.run.step(0):
-        model[0].weight.fill_(1.0)
+        linear(model, "0").weight.fill_(1.0)
         model(torch.full((9, 1), 3e38))
 
     (row,) = recorded.rows("tensor_stats", name="0")
@@ -151,7 +153,7 @@ def test_a_checkpointed_layer_is_recorded_once(recorded: Recorded, use_reentrant
 
         def forward(self, x: Tensor) -> Tensor:
             for layer in self.layers:
-                x = checkpoint(layer, x, use_reentrant=use_reentrant)  # pyright: ignore
+                x = cast("Any", checkpointing).checkpoint(layer, x, use_reentrant=use_reentrant)
             return x
 
     model = Checkpointed()
@@ -171,14 +173,34 @@ class Output:
     count: int
 
 
+def same(x: Tensor) -> object:
+    return x
+
+
+def in_a_tuple(x: Tensor) -> object:
+    return x, x
+
+
+def in_a_dict(x: Tensor) -> object:
+    return {"a": x, "b": [3, x]}
+
+
+def in_a_dataclass(x: Tensor) -> object:
+    return Output(x, 3)
+
+
+def as_booleans(x: Tensor) -> object:
+    return x > 0
+
+
 @pytest.mark.parametrize(
     ("wrap", "expected"),
     [
-        (lambda x: x, ["0"]),
-        (lambda x: (x, x), ["0[0]", "0[1]"]),
-        (lambda x: {"a": x, "b": [3, x]}, ["0[0]", "0[1][1]"]),
-        (lambda x: Output(x, 3), ["0[0]"]),
-        (lambda x: x > 0, []),
+        (same, ["0"]),
+        (in_a_tuple, ["0[0]", "0[1]"]),
+        (in_a_dict, ["0[0]", "0[1][1]"]),
+        (in_a_dataclass, ["0[0]"]),
+        (as_booleans, []),
     ],
 )
 def test_tensors_are_found_in_any_usual_output(
@@ -218,7 +240,7 @@ def test_what_is_not_captured_is_stated_once(recorded: Recorded) -> None:
 def test_an_output_that_cannot_be_measured_is_named_once(recorded: Recorded) -> None:
     class Nested(nn.Linear):
         def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
-            return torch.nested.nested_tensor([input[0], input[0]], layout=torch.jagged)  # pyright: ignore
+            return torch.nested.nested_tensor([input[0], input[0]], layout=torch.jagged)
 
     model = nn.ModuleList([Nested(1, 1)])
     attach(recorded.run, model)

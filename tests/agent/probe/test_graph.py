@@ -1,9 +1,11 @@
 """Paths, layers and types of a model, however it is wrapped."""
 
+from typing import Any, cast
+
 import torch
 from tests.agent.probe.trainings import LAYERS, Model, Recorded, Row
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as checkpointing
 
 from rankscope.probe.attach import attach
 from rankscope.probe.graph import guess_type, nodes_of, observed
@@ -27,8 +29,8 @@ def test_modules_are_listed_parents_first_with_their_layer() -> None:
 def test_wrappers_leave_no_trace_in_a_path() -> None:
     model = Model()
     plain = paths(model)
-    model.blocks[1] = checkpoint_wrapper(model.blocks[1])
-    model.blocks[2] = torch.compile(model.blocks[2], backend="eager")  # pyright: ignore
+    model.blocks[1] = cast("Any", checkpointing).checkpoint_wrapper(model.blocks[1])
+    model.blocks[2] = cast("nn.Module", torch.compile(model.blocks[2], backend="eager"))
 
     assert paths(nn.DataParallel(model)) == plain
 

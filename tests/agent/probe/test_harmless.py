@@ -10,14 +10,24 @@ from typing import Any
 import pytest
 import torch
 from tests.agent.probe.devices import HostAsDevice
-from tests.agent.probe.trainings import EVERY_STEP, Criterion, Model, Recorded, batches, names, train, trained
+from tests.agent.probe.trainings import (
+    EVERY_STEP,
+    Criterion,
+    Model,
+    Recorded,
+    batches,
+    hook_count,
+    names,
+    train,
+    trained,
+    watching,
+)
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankscope.probe.attach import attach
 from rankscope.probe.capture import meter_of
 from rankscope.probe.meters import DeviceMeter, HostMeter, Meter
-from rankscope.probe.watch import Watch
 
 
 @pytest.fixture
@@ -80,7 +90,7 @@ def device_meter(_device: torch.device) -> Meter:
 def test_no_operation_in_a_step_reads_a_value_through_the_dispatcher(recorded: Recorded, meter_for: Any) -> None:
     model, criterion = Model(), Criterion()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    watch = Watch(recorded.run._recording, model, plan=EVERY_STEP, meter_for=meter_for)  # pyright: ignore
+    watch = watching(recorded, model, EVERY_STEP, meter_for=meter_for)
     watch.hook(optimizer=optimizer, criterion=criterion, loader=None)
 
     with Reads() as reads:
@@ -102,7 +112,11 @@ def test_no_activation_outlives_its_step(recorded: Recorded) -> None:
     model = Model()
     outputs: list[weakref.ref[Tensor]] = []
     attach(recorded.run, model, every=1)
-    model.blocks[1].register_forward_hook(lambda _module, _args, output: outputs.append(weakref.ref(output)))
+
+    def note(_module: nn.Module, _args: object, output: Tensor) -> None:
+        outputs.append(weakref.ref(output))
+
+    model.blocks[1].register_forward_hook(note)
 
     with recorded.run.step(0):
         loss = Criterion()(model(batches(1)[0][0]), batches(1)[0][1])
@@ -124,7 +138,7 @@ def test_a_fault_of_the_watch_never_reaches_training_and_switches_it_off(
     recorded: Recorded, caplog: pytest.LogCaptureFixture
 ) -> None:
     model, criterion = Model(), Criterion()
-    watch = Watch(recorded.run._recording, model, plan=EVERY_STEP, meter_for=lambda _device: Failing())  # pyright: ignore
+    watch = watching(recorded, model, EVERY_STEP, meter_for=lambda _device: Failing())
     watch.hook(optimizer=None, criterion=criterion, loader=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -135,18 +149,6 @@ def test_a_fault_of_the_watch_never_reaches_training_and_switches_it_off(
     assert watch.guard.is_off
     assert len(caplog.records) == 1
     assert "a fault of the meter" in str(recorded.rows("gaps", cause="unsupported")[0]["detail"])
-
-
-def hooks_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    modules = sum(
-        len(hooks)
-        for module in model.modules()
-        for name, hooks in vars(module).items()
-        if name.endswith("hooks") and isinstance(hooks, dict)
-    )
-    parameters = sum(len(parameter._post_accumulate_grad_hooks or ()) for parameter in model.parameters())  # pyright: ignore
-    steps = len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks)  # pyright: ignore
-    return modules + parameters + steps
 
 
 def test_detach_leaves_no_hook_and_records_nothing_more(recorded: Recorded) -> None:
@@ -161,8 +163,7 @@ def test_detach_leaves_no_hook_and_records_nothing_more(recorded: Recorded) -> N
         with recorded.run.step(index + 1):
             criterion(model(codes), targets).backward()
 
-    assert hooks_of(model, optimizer) == 0
-    assert not criterion._forward_hooks
+    assert hook_count(*model.modules(), *model.parameters(), optimizer, criterion) == 0
     assert {row["step"] for row in recorded.rows("tensor_stats")} == {0}
     assert {row["name"] for row in recorded.rows("spans", step=1)} == {"step"}
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 import pytest
 import torch
 from tests.agent.probe.devices import HostAsDevice
-from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches
+from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches, norm_of, watching
 from torch import Tensor
 
 from rankscope.probe.meters import MAX_PENDING, DeviceMeter, HostMeter, Meter
 from rankscope.probe.options import Plan
 from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject, Traits
-from rankscope.probe.watch import Watch
 
 INF, NAN = math.inf, math.nan
 
@@ -60,6 +59,21 @@ def test_float64_norms_are_right_where_squares_leave_the_range(value: float) -> 
     (numbers,) = measured(HostMeter(), [torch.full((4,), value, dtype=torch.float64)])
 
     assert numbers.l2 == pytest.approx(2 * value)
+
+
+@pytest.mark.parametrize("shape", [(300, 1000), (1,), (65_536,), (65_537,)])
+def test_the_norm_of_a_large_tensor_is_as_exact_as_one_summed_in_float64(shape: tuple[int, ...]) -> None:
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 0.5
+
+    (numbers,) = measured(HostMeter(), [values])
+
+    assert numbers.l2 == pytest.approx(norm_of(values), rel=1e-6)
+
+
+def test_a_transposed_tensor_has_the_norm_of_its_elements() -> None:
+    values = torch.arange(12.0).view(3, 4)
+
+    assert measured(HostMeter(), [values.t()])[0].l2 == pytest.approx(norm_of(values), rel=1e-6)
 
 
 def test_a_tensor_without_a_finite_element_has_counts_only() -> None:
@@ -136,7 +150,7 @@ def test_one_copy_per_step_carries_all_its_numbers() -> None:
 
 def test_a_nonfinite_value_that_is_read_late_still_makes_a_later_step_be_captured_in_full() -> None:
     recorded, device, model, criterion = Recorded(), HostAsDevice(), Model(), Criterion()
-    watch = Watch(recorded.run._recording, model, plan=Plan(every=100), meter_for=lambda _device: DeviceMeter(device))  # pyright: ignore
+    watch = watching(recorded, model, Plan(every=100), meter_for=lambda _device: DeviceMeter(device))
     watch.hook(optimizer=None, criterion=criterion, loader=None)
 
     for index, (codes, targets) in enumerate(batches(6)):

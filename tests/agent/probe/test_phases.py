@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.agent.probe.trainings import Criterion, Model, Recorded, Row, batches, loader, start_of, train
+from tests.agent.probe.trainings import Criterion, Model, Recorded, Row, batches, hook_count, loader, start_of, train
 from torch import Tensor, nn
 
 from rankscope.errors import ConfigError
 from rankscope.probe.attach import attach
+from rankscope.probe.torch_inner import queue_callback
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_backward_ends_after_everything_the_engine_was_asked_to_do_at_its_end(re
             pass
 
     def last_bucket(_parameter: Tensor) -> None:
-        torch.autograd.Variable._execution_engine.queue_callback(finalise)  # pyright: ignore
+        queue_callback(finalise)
 
     model.embed.weight.register_post_accumulate_grad_hook(last_bucket)
     with recorded.run.step(0):
@@ -153,7 +154,7 @@ def test_the_loader_is_still_what_it_was(recorded: Recorded) -> None:
     watch = attach(recorded.run, Model(), loader=data)
 
     assert isinstance(data, own_class)
-    assert len(data) == len(iter(data)) == 3  # pyright: ignore[reportArgumentType] sized, as DataLoader's own
+    assert len(data) == len(iter(data)) == 3
     assert type(pickle.loads(pickle.dumps(data))) is own_class  # noqa: S301 - our own bytes
     watch.detach()
     assert type(data) is own_class
@@ -180,7 +181,7 @@ def test_a_loader_that_cannot_be_wrapped_is_refused_with_the_way_out(recorded: R
     with pytest.raises(ConfigError, match=r'list cannot be timed.*step\.phase\("input"\)'):
         attach(recorded.run, model, loader=[1, 2])
 
-    assert not model._forward_pre_hooks
+    assert hook_count(model) == 0
 
 
 @pytest.mark.parametrize(

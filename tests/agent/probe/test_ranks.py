@@ -30,7 +30,7 @@ def test_paths_are_those_of_the_model_inside_the_wrapper(pool: Pool) -> None:
 
 def test_backward_ends_after_the_gradients_have_been_reduced(pool: Pool) -> None:
     for outcome in pool.run(ranked.reduction_is_over_at_the_end_of_backward):
-        assert outcome["recorded"] == pytest.approx(outcome["actual"], rel=1e-12)
+        assert outcome["recorded"] == pytest.approx(outcome["actual"], rel=1e-6)
 
 
 def test_only_the_rank_whose_values_overflowed_has_nonfinite_layers(pool: Pool) -> None:

@@ -1,7 +1,7 @@
 """Small trainings and what a run recorded of them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from rankscope._run import Run
 from rankscope.probe.attach import attach
+from rankscope.probe.meters import Meter
 from rankscope.probe.options import Plan
 from rankscope.probe.watch import Watch
 from rankscope.testing import MemoryExporter
@@ -123,6 +124,34 @@ def trained(recorded: Recorded, model: nn.Module, *, steps: int = 1, **options: 
     for _ in train(recorded.run, model, batches(steps), optimizer=optimizer, criterion=criterion):
         continue
     return watch
+
+
+def watching(recorded: Recorded, model: nn.Module, plan: Plan, *, meter_for: Callable[[torch.device], Meter]) -> Watch:
+    """A watch whose numbers come from the given meters."""
+    return Watch(cast("Any", recorded.run)._recording, model, plan=plan, meter_for=meter_for)
+
+
+def linear(model: nn.Module, path: str) -> nn.Linear:
+    """The linear layer at a path of the model."""
+    found = model.get_submodule(path)
+    assert isinstance(found, nn.Linear)
+    return found
+
+
+def norm_of(tensor: Tensor | None) -> float:
+    """The norm of a tensor, computed the plain way in fp64."""
+    assert tensor is not None
+    return cast("Any", tensor.detach().to_dense().double().norm()).item()
+
+
+def hook_count(*owners: object) -> int:
+    """How many hooks modules, parameters and optimizers carry, by the attributes torch keeps them in."""
+    return sum(
+        len(cast("dict[int, object]", hooks))
+        for owner in owners
+        for name, hooks in vars(owner).items()
+        if name.endswith("hooks") and isinstance(hooks, dict)
+    ) + sum(len(cast("Any", owner)._post_accumulate_grad_hooks or ()) for owner in owners if isinstance(owner, Tensor))
 
 
 def names(rows: Sequence[Row]) -> list[str]:
