@@ -51,10 +51,10 @@ def fill(message: object, blocks: Sequence[Block], words: Dictionary) -> None:
     """
     section = SECTION_BY_NAME[blocks[0].section]
     for field in section.fields:
-        if field.wire is Wire.PRESENT or not any(field.name in block.columns for block in blocks):
-            continue
-        values = [value for block in blocks for value in _column(field, block)]
-        _repeated(message, field.name).extend(_encoder(field, words)(values))
+        if field.wire is not Wire.PRESENT and any(field.name in block.columns for block in blocks):
+            target, encoded = _repeated(message, field.name), _encoder(field, words)
+            for block in blocks:
+                target.extend(encoded(_column(field, block)))
     mask = _mask(section, blocks)
     if mask:
         _repeated(message, "present").extend(mask)
@@ -74,11 +74,11 @@ def check(block: Block) -> None:
             raise ValueError(f"{section.name}.{name} holds {len(column)} values for {expected}")
 
 
-def _encoder(field: Field, words: Dictionary) -> Callable[[list[int | float | str]], Sequence[int | float | str]]:
+def _encoder(field: Field, words: Dictionary) -> Callable[[Column], Column]:
     if field.wire is Wire.DICT:
-        return lambda values: [words[cast("str", value)] for value in values]
+        return lambda texts: [words[text] for text in cast("Sequence[str]", texts)]
     if field.wire is Wire.STRING:
-        return lambda values: [as_utf8(cast("str", value)) for value in values]
+        return lambda texts: [as_utf8(text) for text in cast("Sequence[str]", texts)]
     return lambda values: values
 
 

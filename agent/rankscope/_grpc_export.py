@@ -32,7 +32,7 @@ FLIGHT_BYTES = 4 * 1024 * 1024
 WATCHDOG_S = 5.0
 """A batch on the way this long without any answer means the stream is dead, whatever TCP says."""
 
-STALL_S = 2.0
+STALL_S = 1.5
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 

@@ -16,8 +16,8 @@ class Ids(Protocol):
         """A new span id: 1 to 2**64 - 1."""
         ...
 
-    def trace_id(self) -> tuple[int, int]:
-        """A new trace id: its upper and lower half, each below 2**64."""
+    def trace_id(self) -> int:
+        """A new trace id: 1 to 2**128 - 1."""
         ...
 
     def entropy(self, length: int) -> bytes:
@@ -37,9 +37,9 @@ class RandomIds:
         """A new span id: 1 to 2**64 - 1."""
         return self._bits(64) or 1
 
-    def trace_id(self) -> tuple[int, int]:
-        """A new trace id: its upper and lower half, each below 2**64."""
-        return self._bits(64), self._bits(64) or 1
+    def trace_id(self) -> int:
+        """A new trace id: 1 to 2**128 - 1."""
+        return self._bits(128) or 1
 
     def entropy(self, length: int) -> bytes:
         """`length` random bytes, for ids that must differ between machines."""

@@ -16,8 +16,8 @@ _PLAIN = frozenset((str, int, float))
 def labels(given: Mapping[str, object]) -> dict[str, Label]:
     """A copy of the labels with every value plain."""
     kept: dict[str, object] = dict(given)
-    for value in kept.values():
-        if type(value) not in _PLAIN:
+    for key, value in kept.items():
+        if type(value) not in _PLAIN or type(key) is not str:
             return {str(key): _plain(value) for key, value in kept.items()}
     return kept  # pyright: ignore[reportReturnType]  # every value was just seen to be a Label
 

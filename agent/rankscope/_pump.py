@@ -26,7 +26,7 @@ SEAL_S = 1.0
 """A batch is sealed this long after the last one, however small it is."""
 
 HEARTBEAT_S = 5.0
-STALL_S = 2.0
+STALL_S = 1.5
 """At the end, how long nothing may be accepted before the wait is given up: exit adds no more."""
 
 ROOM_S = 0.05

@@ -6,8 +6,8 @@ Sequence numbers start at 0 and have no holes.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from rankscope._block import Block, Column
 from rankscope._columns import Dictionary, check, fill
@@ -69,7 +69,7 @@ class Sealer:
             try:
                 check(item)
             except (KeyError, TypeError, ValueError) as error:
-                self._refuse(item, error)
+                self._refuse(item.section, item.count, error=error)
                 return
             self._size += _block_size(item)
             self._blocks.setdefault(item.section, []).append(item)
@@ -146,7 +146,7 @@ class Sealer:
     def _built(self) -> tuple[Batch, Counter[str]]:
         try:
             return self._build()
-        except (TypeError, ValueError):
+        except Exception:  # noqa: BLE001  # found out item by item, and counted there
             self._drop_unbuildable()
             return self._build()
 
@@ -163,23 +163,22 @@ class Sealer:
         return batch, counts
 
     def _drop_unbuildable(self) -> None:
-        """Take out every block that a message of its own refuses, and state its rows as lost."""
-        blocks = [block for parts in self._blocks.values() for block in parts]
-        self._blocks = {}
-        self.rows = len(self._spans)
-        for block in blocks:
+        """Take out every item that a message of its own refuses, and state its rows as lost."""
+        items = [*self._spans, *(block for parts in self._blocks.values() for block in parts)]
+        self._clear()
+        for item in items:
             try:
+                block = item if isinstance(item, Block) else span_block([item], self._clock)
                 fill(getattr(Batch(), block.section), [block], Dictionary())
-            except (TypeError, ValueError) as error:
-                self._refuse(block, error)
+            except Exception as error:  # noqa: BLE001  # a row that cannot be built is counted, whatever is wrong with it
+                self._refuse(item.section, item.count, error=error)
             else:
-                self._blocks.setdefault(block.section, []).append(block)
-                self.rows += block.count
+                self.add(item)
 
-    def _refuse(self, block: Block, error: Exception) -> None:
-        known = block.section if block.section in SECTION_BY_NAME else ""
-        self._lost[block.section] += block.count
-        self.state_gap(known, block.count, cause=GapCause.QUARANTINED, detail=str(error))
+    def _refuse(self, section: str, rows: int, *, error: Exception) -> None:
+        known = section if section in SECTION_BY_NAME else ""
+        self._lost[section] += rows
+        self.state_gap(known, rows, cause=GapCause.QUARANTINED, detail=str(error))
 
     def _write_header(self, batch: Batch) -> int:
         identity, header = self._identity, batch.header
@@ -213,5 +212,5 @@ def _block_size(block: Block) -> int:
     for column in block.columns.values():
         size += _VALUE_BYTES * len(column)
         if column and isinstance(column[0], str):
-            size += sum(len(text) for text in set(column) if isinstance(text, str))
+            size += sum(map(len, set(cast("Sequence[str]", column))))
     return size

@@ -4,7 +4,7 @@ Bounds of the contract are enforced here, by cutting and by the flag `truncated`
 error: names 512 bytes, paths 2,048 bytes, text and numeric attributes 32 KB and metrics 16 KB a span.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block, Column
@@ -20,9 +20,11 @@ MAX_NAME_BYTES = 512
 MAX_PATH_BYTES = 2_048
 MAX_ATTRIBUTE_BYTES = 32_768
 MAX_METRIC_BYTES = 16_384
+MAX_DEPTH = 65_535
 _TRUNCATED = SPAN_FLAGS["truncated"]
 _STEP_PRESENT = 1 << (SPANS.field("step").optional or 0)
 _NUMBER_BYTES = 8
+_LOWER = 2**64 - 1
 _SPAN_BYTES = 100
 
 
@@ -30,7 +32,8 @@ def span_size(span: "Span") -> int:
     """About as many bytes as the span adds to a batch, text said twice counted twice."""
     size = _SPAN_BYTES
     if span.attributes:
-        size += sum(len(value) if isinstance(value, str) else 2 * _NUMBER_BYTES for value in span.attributes.values())
+        for value in span.attributes.values():
+            size += len(value) if type(value) is str else 2 * _NUMBER_BYTES
     if span.metrics:
         size += 2 * _NUMBER_BYTES * len(span.metrics)
     return size
@@ -38,24 +41,30 @@ def span_size(span: "Span") -> int:
 
 def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
     """The spans as one block, in the given order, without columns that no span fills."""
+    flags = [span.flags for span in spans]
     columns: dict[str, Column] = {
         "span_id": [span.id for span in spans],
-        "trace_hi": [span.trace_hi for span in spans],
-        "trace_lo": [span.trace_lo for span in spans],
+        "trace_hi": [span.trace >> 64 for span in spans],
+        "trace_lo": [span.trace & _LOWER for span in spans],
+        "name": [_short_name(span, flags, row) for row, span in enumerate(spans)],
+        "path": [span.path or path_of(span) for span in spans],
         "kind": [span.kind for span in spans],
         "status": [span.status for span in spans],
         "start": [clock.wall_at(span.start_mono_ns) for span in spans],
         "duration": [span.end_mono_ns - span.start_mono_ns for span in spans],
     }
-    flags = [span.flags for span in spans]
-    columns["name"] = [_short_name(span, flags, row) for row, span in enumerate(spans)]
-    columns["path"] = [path_of(span) for span in spans]
     _add_maps(spans, columns, flags)
     columns["flags"] = flags
-    for name, value_of in _SELDOM.items():
-        values = [value_of(span) for span in spans]
-        if any(values):
-            columns[name] = values
+    seldom: dict[str, Column] = {
+        "parent_span_id": [span.parent_id for span in spans],
+        "microstep": [span.microstep for span in spans],
+        "phase": [span.phase_code for span in spans],
+        "depth": [min(MAX_DEPTH, span.depth) for span in spans],
+        "thread_id": [span.thread_id for span in spans],
+        "rollout_id": [span.rollout_id for span in spans],
+        "error_type": [span.error_type for span in spans],
+    }
+    columns.update((name, values) for name, values in seldom.items() if any(values))
     _add_steps(spans, columns)
     _add_links(spans, columns)
     return Block("spans", len(spans), columns)
@@ -63,6 +72,9 @@ def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
 
 def path_of(span: "Span") -> str:
     """Names from the root to the span joined by '/', each escaped; kept on the spans on the way."""
+    if span.parent is None:
+        span.path = _escaped(span.name)
+        return span.path
     chain: list[Span] = []
     node: Span | None = span
     while node is not None and node.path is None:
@@ -84,20 +96,8 @@ def cut(text: str, max_bytes: int) -> str:
     return text if len(encoded) <= max_bytes else encoded[:max_bytes].decode("utf-8", "ignore")
 
 
-_SELDOM: "Mapping[str, Callable[[Span], int] | Callable[[Span], str]]" = {
-    "parent_span_id": lambda span: span.parent_id,
-    "microstep": lambda span: span.microstep,
-    "phase": lambda span: span.phase_code,
-    "depth": lambda span: min(span.depth, 65_535),
-    "thread_id": lambda span: span.thread_id,
-    "rollout_id": lambda span: span.rollout_id,
-    "error_type": lambda span: span.error_type,
-}
-"""Columns that may be zero in every span of a batch, and then do not travel."""
-
-
 def _short_name(span: "Span", flags: list[int], row: int, /) -> str:
-    name = str(span.name)
+    name = span.name if type(span.name) is str else str(span.name)
     # Four bytes is the most a character takes: most names need no encoding to be seen short.
     if len(name) <= MAX_NAME_BYTES // 4:
         return name
@@ -148,14 +148,15 @@ def _add_attributes(attributes: Mapping[str, Label] | None, texts: _Map, figures
     before_texts, before_figures = len(texts.keys), len(figures.keys)
     whole = True
     if attributes:
-        whole = _is_small(attributes)
-        for key, value in (attributes if whole else _bounded(attributes)).items():
+        kept = bounded(attributes)
+        whole = kept is attributes
+        for key, value in kept.items():
             number = None if type(value) is str else number_of(value)
             if number is None:
-                texts.keys.append(str(key))
+                texts.keys.append(key)
                 texts.values.append(value)
             else:
-                figures.keys.append(str(key))
+                figures.keys.append(key)
                 figures.values.append(number)
     texts.counts.append(len(texts.keys) - before_texts)
     figures.counts.append(len(figures.keys) - before_figures)
@@ -176,29 +177,28 @@ def _add_metrics(metrics: Mapping[str, float] | None, column: _Map, /) -> bool:
     return room >= 0
 
 
-def _is_small(attributes: Mapping[str, Label]) -> bool:
-    """Whether the attributes surely fit, at four bytes a character."""
-    size = sum(
-        len(key) + (len(value) if isinstance(value, str) else _NUMBER_BYTES) for key, value in attributes.items()
-    )
-    return size <= MAX_ATTRIBUTE_BYTES // 4 or _bounded(attributes) == attributes
-
-
-def _bounded(attributes: Mapping[str, Label]) -> dict[str, Label]:
-    """The first attributes that fit, the last of them cut if it is text."""
+def bounded(attributes: Mapping[str, Label]) -> Mapping[str, Label]:
+    """The attributes themselves where they fit, else the first that do, the last cut if it is text."""
+    size = 0
+    for key, value in attributes.items():
+        size += len(key) + (len(value) if isinstance(value, str) else _NUMBER_BYTES)
+    if size <= MAX_ATTRIBUTE_BYTES // 4:  # four bytes is the most a character takes
+        return attributes
     kept: dict[str, Label] = {}
     room = MAX_ATTRIBUTE_BYTES
     for key, value in attributes.items():
-        room -= len(str(key).encode("utf-8", "replace"))
-        room -= len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
-        if room < 0 and isinstance(value, str):
-            fitting = cut(value, max(0, room + len(value.encode("utf-8", "replace"))))
-            if fitting:
-                kept[key] = fitting
+        room -= _bytes_of(key)
+        fitting = cut(value, max(0, room)) if isinstance(value, str) else value
+        room -= _bytes_of(value)
+        if room >= 0 or (isinstance(fitting, str) and fitting):
+            kept[key] = fitting
         if room < 0:
-            break
-        kept[key] = value
-    return kept
+            return kept
+    return attributes
+
+
+def _bytes_of(value: Label) -> int:
+    return len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
 
 
 def _add_steps(spans: Sequence["Span"], columns: dict[str, Column]) -> None:

@@ -53,7 +53,8 @@ class Step(Span):
         self.microstep = microstep
         self.flags = IN_STEP_TRACE
         identity = recording.identity
-        self.trace_hi, self.trace_lo = step_trace_id(identity.run_id, identity.launch_id, index)
+        upper, lower = step_trace_id(identity.run_id, identity.launch_id, index)
+        self.trace = upper << 64 | lower
         self._by_hand = 0
         self._outer: Step | None = None
 

@@ -52,7 +52,7 @@ class ManualClock:
 
 
 class CountingIds:
-    """Ids 1, 2, 3, … for spans and for traces (in the lower half), entropy of zeros."""
+    """Ids 1, 2, 3, … for spans and for traces, entropy of zeros."""
 
     def __init__(self) -> None:
         self._spans = 0
@@ -63,10 +63,10 @@ class CountingIds:
         self._spans += 1
         return self._spans
 
-    def trace_id(self) -> tuple[int, int]:
+    def trace_id(self) -> int:
         """The next trace id."""
         self._traces += 1
-        return 0, self._traces
+        return self._traces
 
     def entropy(self, length: int) -> bytes:
         """So many zero bytes."""

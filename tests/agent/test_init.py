@@ -24,6 +24,9 @@ with run.step(0):
     run.log_metric("loss", 1)
 """
 
+PATIENT = STEP + "run.finish(timeout_s=3_600)\n"
+"""Ends within the program's bound only if a wait without progress is given up."""
+
 
 @pytest.fixture
 def gateway() -> Iterator[ScriptedGateway]:
@@ -97,24 +100,20 @@ def test_without_a_server_neither_torch_nor_grpc_is_loaded(tmp_path: Path) -> No
 def test_a_gateway_that_is_not_there_holds_nothing_up(tmp_path: Path) -> None:
     gone = ScriptedGateway()
     gone.stop()
-    source = STEP + "import time\nbefore = time.monotonic()\nrun.finish()\nprint(time.monotonic() - before)\n"
 
-    ended = run_program(source, tmp_path, RANKSCOPE_ENDPOINT=gone.endpoint)
+    ended = run_program(PATIENT, tmp_path, RANKSCOPE_ENDPOINT=gone.endpoint)
 
     assert ended.code == 0
     assert "tried again" in ended.said[0]
     assert ended.said[1].endswith("0 rows sent, 0 dropped, 5 not sent")
-    assert float(ended.out) < 3.5  # 2 s of waiting, and this machine's slowness
 
 
 def test_a_frozen_gateway_holds_the_end_up_no_longer(gateway: ScriptedGateway, tmp_path: Path) -> None:
     gateway.frozen.set()
-    source = STEP + "import time\nbefore = time.monotonic()\nrun.finish()\nprint(time.monotonic() - before)\n"
 
-    ended = run_program(source, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
+    ended = run_program(PATIENT, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
 
     assert ended.said[1].endswith("5 not sent")
-    assert float(ended.out) < 4.5
 
 
 @pytest.mark.parametrize(
