@@ -111,7 +111,7 @@ def _wait_ready(folder: DataFolder, pid: int, *, has_ended: Callable[[], bool]) 
 
 
 def _last_words(log: Path) -> str:
-    """What a server says as it dies: its error message, else its last lines."""
+    """What a server says as it dies: its error message, else its last line."""
     text = log.read_text("utf-8", "replace").strip()
     _, said_error, message = text.rpartition("\nerror: ") if "\nerror: " in text else text.rpartition("error: ")
-    return message if said_error else " ".join(text.splitlines()[-2:]) or "it ended without a word"
+    return message if said_error else text.rpartition("\n")[2].strip() or "it ended without a word"
