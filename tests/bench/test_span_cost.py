@@ -1,0 +1,102 @@
+"""One span with two attributes, against the OpenTelemetry SDK's, in turns."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from rankscope import Run
+from rankscope._export import Refusal, SealedBatch
+from tests.bench.report import Report
+
+if TYPE_CHECKING:
+    from rankscope._run import Outcome
+
+pytestmark = pytest.mark.bench
+
+ROUNDS = 400
+SPANS = 100
+"""A round is shorter than a scheduler's slice, so that medians are not of a busy machine."""
+
+
+class NowhereExporter:
+    """Accepts every batch and forgets it."""
+
+    def send(self, batch: SealedBatch) -> bool:
+        """Takes it."""
+        return True
+
+    def flush(self, timeout_s: float) -> int:
+        """Nothing waits."""
+        return 0
+
+    def unsent_rows(self) -> int:
+        """None."""
+        return 0
+
+    def take_refused(self) -> list[Refusal]:
+        """None."""
+        return []
+
+    def close(self, timeout_s: float) -> int:
+        """Nothing to free."""
+        return 0
+
+
+class NullSpanExporter(SpanExporter):
+    """The peer's: forgets every span."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Says it worked."""
+        return SpanExportResult.SUCCESS
+
+
+@pytest.fixture
+def ours() -> Iterator[Callable[[], None]]:
+    """A round of our spans."""
+    outcomes: list[Outcome] = []
+    with Run(NowhereExporter()) as run:
+        run.on_finish(outcomes.append)
+
+        def spans() -> None:
+            for number in range(SPANS):
+                with run.span("work", attributes={"device": "cuda:0", "number": number}):
+                    pass
+
+        yield spans
+    # A dropped span would be a cheap one.
+    assert [outcome.dropped for outcome in outcomes] == [0]
+
+
+@pytest.fixture
+def peers() -> Iterator[Callable[[], None]]:
+    """A round of OpenTelemetry's spans."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(NullSpanExporter()))
+    tracer = provider.get_tracer("bench")
+
+    def spans() -> None:
+        for number in range(SPANS):
+            with tracer.start_as_current_span("work", attributes={"device": "cuda:0", "number": number}):
+                pass
+
+    yield spans
+    provider.shutdown()
+
+
+def test_one_span_with_two_attributes(ours: Callable[[], None], peers: Callable[[], None], report: Report) -> None:
+    seconds: dict[str, list[float]] = {"ours": [], "peers": []}
+    for _ in range(ROUNDS):
+        for name, spans in (("ours", ours), ("peers", peers)):
+            started = time.perf_counter()
+            spans()
+            seconds[name].append(time.perf_counter() - started)
+
+    mine, theirs = (statistics.median(seconds[name]) / SPANS * 1e6 for name in ("ours", "peers"))
+    report.judge("one span, two attributes", mine, "µs", sense="at most", target=10)
+    report.add("  OpenTelemetry SDK, null exporter", theirs, "µs")
+    report.judge("  ours over theirs", mine / theirs, "", sense="at most", target=1 / 6)
