@@ -123,7 +123,7 @@ def quarantine_key(shard: int) -> str:
     return f"rankscope:{{s{shard:02}}}:quarantine"
 
 
-def claim_key(project: str, run_id: str, rank: int) -> str:  # the names say it
+def claim_key(project: str, run_id: str, *, rank: int) -> str:  # the names say it
     """The claim of a rank; a ':' in a name cannot make two claims one."""
     return f"rankscope:claim:{quote(project, safe='')}:{quote(run_id, safe='')}:{rank}"
 

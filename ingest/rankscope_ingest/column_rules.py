@@ -63,6 +63,10 @@ class _Range:
     high: int | None
     optional: int | None
 
+    def holds(self, value: int) -> bool:
+        """Whether a value is within the bounds."""
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
 
 class SectionRules:
     """What must hold for one section of a batch.
@@ -98,9 +102,9 @@ class SectionRules:
         """
         self._check_lengths(message)
         for count, columns in self._lists:
-            self._check_list(message, count, columns)
+            self._check_list(message, count, columns=columns)
         for name in self._words:
-            self._check_words(name, getattr(message, name), dictionary)
+            self._check_words(name, getattr(message, name), dictionary=dictionary)
         for rule in self._ranges:
             self._check_range(rule, message)
 
@@ -111,13 +115,13 @@ class SectionRules:
             if length and length != rows:
                 self._refuse(name, f"{length} values for {rows} rows; a column has one a row, or is left out")
 
-    def _check_list(self, message: Message, count: str, columns: tuple[str, ...]) -> None:
+    def _check_list(self, message: Message, count: str, *, columns: tuple[str, ...]) -> None:
         total = sum(getattr(message, count)[:])
         for name in columns:
             if (length := len(getattr(message, name))) != total:
                 self._refuse(name, f"{length} elements; {count} adds up to {total}")
 
-    def _check_words(self, name: str, column: Column, dictionary: Dictionary) -> None:
+    def _check_words(self, name: str, column: Column, *, dictionary: Dictionary) -> None:
         if not column:
             return
         if max(column[:]) >= dictionary.size:
@@ -134,14 +138,14 @@ class SectionRules:
         values = column[:]
         if (rule.low is None or min(values) >= rule.low) and (rule.high is None or max(values) <= rule.high):
             return
-        low, high = rule.low, rule.high
-        wrong = [row for row, value in enumerate(values) if not _within(value, low, high)]
+        wrong = [row for row, value in enumerate(values) if not rule.holds(value)]
         present: Column = getattr(message, "present", ()) if rule.optional is not None else ()
         wrong = [row for row in wrong if not present or present[row] >> (rule.optional or 0) & 1]
         if wrong:
-            bounds = " to ".join(str(bound) for bound in (low, high) if bound is not None)
+            bounds = " to ".join(str(bound) for bound in (rule.low, rule.high) if bound is not None)
             self._refuse(
-                rule.name, f"{column[wrong[0]]} at {wrong[0]}; it is {'from ' if low is not None else 'up to '}{bounds}"
+                rule.name,
+                f"{column[wrong[0]]} at {wrong[0]}; it is {'from ' if rule.low is not None else 'up to '}{bounds}",
             )
 
     def _refuse(self, column: str, reason: str) -> None:
@@ -159,10 +163,6 @@ def _range_of(field: Field) -> _Range | None:
     low = field.low if field.low is not None and field.low > held[0] else None
     high = field.high if field.high is not None and field.high < held[1] else None
     return None if low is None and high is None else _Range(field.name, low, high, field.optional)
-
-
-def _within(value: int, low: int | None, high: int | None) -> bool:
-    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _first(column: Column, wrong: Callable[[int], bool]) -> int:

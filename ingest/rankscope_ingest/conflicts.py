@@ -85,7 +85,7 @@ class ConflictWatch:
             await self._look(batch, incarnation)
 
     async def _look(self, batch: Checked, incarnation: bytes) -> None:
-        holder = await self._broker.claim_holder(claim_key(batch.project, batch.run_id, batch.rank))
+        holder = await self._broker.claim_holder(claim_key(batch.project, batch.run_id, rank=batch.rank))
         if holder is None or holder[0] == incarnation:
             return
         mark = f"rankscope:conflict:{holder[0].hex()}:{incarnation.hex()}"

@@ -73,7 +73,7 @@ class ControlService:
         if not _claims_a_rank(status):
             return Command.Claim(granted=True)
         holder = await self._claims.claim(
-            claim_key(status.project, status.run_id, status.rank),
+            claim_key(status.project, status.run_id, rank=status.rank),
             Claimant(status.incarnation, status.SerializeToString(), status.replaces),
             lifetime_ms=LIFETIME_MS,
         )
@@ -84,7 +84,7 @@ class ControlService:
     async def _release(self, status: AgentStatus) -> None:
         if _claims_a_rank(status):
             with suppress(BrokerError):  # it lapses by itself
-                key = claim_key(status.project, status.run_id, status.rank)
+                key = claim_key(status.project, status.run_id, rank=status.rank)
                 await self._claims.release(key, holder=status.incarnation)
 
 

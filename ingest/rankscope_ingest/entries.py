@@ -120,10 +120,10 @@ def take(entries: Iterable[Entry], *, rows: int, size: int) -> Group:
     Returns:
         The entries taken, brought into order of shard: a prefix of every shard.
     """
-    return Group(tuple(sorted(_within(entries, rows, size), key=lambda entry: entry.place.shard)))
+    return Group(tuple(sorted(_within(entries, rows=rows, size=size), key=lambda entry: entry.place.shard)))
 
 
-def _within(entries: Iterable[Entry], rows: int, size: int) -> Iterator[Entry]:
+def _within(entries: Iterable[Entry], *, rows: int, size: int) -> Iterator[Entry]:
     for count, entry in enumerate(entries):
         rows -= entry.rows
         size -= len(entry.payload)

@@ -1,11 +1,15 @@
 """The one retry layer of the writer: the same call again, for as long as it takes."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import stamina
+from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
 from rankscope_ingest.errors import BrokerUnavailable, Busy, StoreUncertain
+
+logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 5.0
@@ -33,3 +37,13 @@ async def patiently(call: Callable[[], Awaitable[Result]]) -> Result:
         with attempt:
             return await call()
     raise AssertionError("an endless retry ended")
+
+
+def _say(details: RetryDetails) -> None:
+    """Logs the first, second, fourth … failure of a call, so that a long outage fills no disk."""
+    if details.retry_num & (details.retry_num - 1) == 0:
+        logger.warning("failure %s of a call that is repeated: %s", details.retry_num, details.caused_by)
+
+
+# stamina's own choice would print through structlog, also where nobody configured it.
+set_on_retry_hooks([_say])

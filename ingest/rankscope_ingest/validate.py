@@ -55,7 +55,7 @@ def check(sealed: Sealed, *, now_ns: int) -> Checked:
     _check_envelope(sealed)
     batch = _parse(sealed.payload)
     _check_header(batch.header)
-    _check_agreement(sealed, batch.header, now_ns)
+    _check_agreement(sealed, batch.header, now_ns=now_ns)
     _check_sections(sealed, batch)
     header = batch.header
     return Checked(
@@ -118,7 +118,7 @@ def _check_header(header: Header) -> None:
         raise Refused("header.mesh_coordinate", f"{coordinates} coordinates for {axes} axes")
 
 
-def _check_agreement(sealed: Sealed, header: Header, now_ns: int) -> None:
+def _check_agreement(sealed: Sealed, header: Header, *, now_ns: int) -> None:
     for name in ("incarnation", "seq", "week"):
         if getattr(sealed, name) != getattr(header, name):
             raise Refused(name, f"the envelope says {_shown(sealed, name)}, the header {_shown(header, name)}")

@@ -182,7 +182,7 @@ async def test_a_full_broker_refuses_batches_and_still_drains(buffer: Buffer, br
 
 
 async def test_a_claim_has_one_holder_until_it_is_given_back_or_replaced(buffer: Buffer) -> None:
-    claim = claim_key("default", "run", 0)
+    claim = claim_key("default", "run", rank=0)
 
     assert await buffer.claim(claim, Claimant(b"a", b"A", b""), lifetime_ms=10_000) is None
     assert await buffer.claim(claim, Claimant(b"a", b"A", b""), lifetime_ms=10_000) is None
@@ -196,14 +196,14 @@ async def test_a_claim_has_one_holder_until_it_is_given_back_or_replaced(buffer:
 
 async def test_every_key_that_names_an_incarnation_or_a_rank_expires(buffer: Buffer, broker: Broker) -> None:
     await accept_many(buffer, 1)
-    await buffer.claim(claim_key("default", "run", 0), Claimant(b"a", b"A", b""), lifetime_ms=10_000)
+    await buffer.claim(claim_key("default", "run", rank=0), Claimant(b"a", b"A", b""), lifetime_ms=10_000)
     await buffer.mark_once("rankscope:conflict:a:b")
 
     assert keys_without_expiry(broker) == {key.encode() for key in (stream_key(SHARD), bytes_key(SHARD))}
 
 
 def test_names_with_colons_do_not_make_two_claims_one() -> None:
-    assert claim_key("a:b", "c", 0) != claim_key("a", "b:c", 0)
+    assert claim_key("a:b", "c", rank=0) != claim_key("a", "b:c", rank=0)
 
 
 async def test_a_restarted_broker_still_has_what_it_accepted(buffer: Buffer, broker: Broker) -> None:

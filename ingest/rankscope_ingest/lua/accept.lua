@@ -31,7 +31,7 @@ end
 
 -- One batch always fits into an empty shard, or a batch above the budget could never pass.
 if held > 0 and held + #payload > budget then
-  return {0, accepted, durable, held}
+  return {0, math.max(accepted, base), durable, held}
 end
 
 redis.call('XADD', KEYS[1], '*', 'payload', payload, 'incarnation', incarnation, 'seq', ARGV[3],
