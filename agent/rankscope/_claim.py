@@ -60,7 +60,7 @@ class Claim:
         self._identity = identity
         self._replaces = b""
         self._changed = threading.Condition()
-        self._answer = Answer(Standing.UNKNOWN, None, "no answer")
+        self._answer = self._unanswered()
         self._asked = 0
         self._is_closed = False
         self._call: grpc.Call | None = None
@@ -108,12 +108,15 @@ class Claim:
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed, after_s)
             self._replaces = replaces
-            self._answer = Answer(Standing.UNKNOWN, None, "no answer")
+            self._answer = self._unanswered()
             self._asked += 1
             call = self._call
             self._changed.notify_all()
         if call is not None:
             call.cancel()
+
+    def _unanswered(self) -> Answer:
+        return Answer(Standing.UNKNOWN, None, f"the gateway at {self._connection.endpoint} did not answer")
 
     def _run(self) -> None:
         pauses = random.Random()
@@ -171,8 +174,9 @@ class Claim:
 
 
 def _is_dead(holder: AgentStatus, own: Identity) -> bool:
-    """Whether the holder surely does not run: seen from the same boot of the same machine."""
-    return bool(own.boot_id) and holder.boot_id == own.boot_id and not is_alive(holder.pid)
+    """Whether the holder surely does not run, seen from its own machine; an earlier run of this process neither."""
+    here = bool(own.boot_id) and holder.boot_id == own.boot_id
+    return here and (holder.pid == own.pid or not is_alive(holder.pid))
 
 
 def _taken(holder: AgentStatus, own: Identity) -> str:

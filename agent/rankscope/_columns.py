@@ -43,7 +43,7 @@ def as_utf8(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def fill(message: object, blocks: Sequence[Block], words: Dictionary) -> None:
+def fill(message: object, blocks: Sequence[Block], *, words: Dictionary) -> None:
     """Write the blocks, all of one section, into the section's message.
 
     Raises:

@@ -72,7 +72,7 @@ class GrpcExporter:
         return True
 
     def flush(self, timeout_s: float) -> int:
-        """Wait for acceptance of everything taken, as long as some is accepted every 2 s."""
+        """Wait for acceptance of everything taken, as long as some is accepted every 1.5 s."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             waiting, stalled_at = len(self._window), time.monotonic() + STALL_S
@@ -149,12 +149,8 @@ class GrpcExporter:
         """The batches to send; runs in gRPC's own thread, which outlives its stream by a moment."""
         while True:
             with self._changed:
-                while conversation == self._conversation and not self._may_send():
-                    if self._is_closed or self._has_stopped_answering():
-                        return
-                    self._changed.wait(0.5)
-                if conversation != self._conversation:
-                    return  # a batch taken now would go nowhere
+                if not self._wait_for_turn(conversation):
+                    return
                 if not self._window.awaits_answers:
                     self._answered_at = time.monotonic()
                 batch = self._window.send_next()
@@ -168,6 +164,16 @@ class GrpcExporter:
                 week=batch.week,
                 base=base,
             )
+
+    def _wait_for_turn(self, conversation: int) -> bool:
+        """Wait, holding the lock, until a batch may be sent; False when this stream has ended."""
+        while conversation == self._conversation:
+            if self._may_send():
+                return True
+            if self._is_closed or self._has_stopped_answering():
+                return False
+            self._changed.wait(0.5)
+        return False  # a batch taken now would go nowhere
 
     def _may_send(self) -> bool:
         size = self._window.next_size()

@@ -189,7 +189,10 @@ def _whereabouts(identity: Identity, endpoint: str, *, failure: str) -> str:
     what = f"run {identity.run_id} (project {identity.project}, {identity.world_size} ranks)"
     if not failure:
         return f"{what} is recorded at {endpoint}"
-    return f"{what}: {failure}; training goes on, rows wait in memory and this is tried again"
+    return (
+        f"{what}: {failure}; is it running, and is RANKSCOPE_ENDPOINT right? "
+        "Training goes on, rows wait in memory, and this is tried again"
+    )
 
 
 def _end_with_the_process(run: Run, claim: "Claim", *, connection: "Connection", is_quiet: bool) -> None:

@@ -120,7 +120,8 @@ class Pump:
         return min(self._seal_at, self._beat_at) - time.monotonic()
 
     def _turn(self) -> None:
-        while self._deliver() and self._drain():
+        # A producer faster than this thread must not keep it from the rest.
+        while self._deliver() and self._drain() and time.monotonic() < self._beat_at:
             pass
         now = time.monotonic()
         if now >= self._beat_at:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rankscope")
 
+MAX_FAULT_KINDS = 64
+
 _living: "weakref.WeakSet[Recording]" = weakref.WeakSet()
 
 
@@ -126,6 +128,8 @@ class Recording:
     def note_fault(self, what: str) -> None:
         """Count something that went wrong inside, and say it the first time."""
         kind = what.partition(":")[0]
+        if kind not in self.faults and len(self.faults) >= MAX_FAULT_KINDS:
+            kind = "other"
         self.faults[kind] += 1
         if self.faults[kind] == 1:
             logger.warning("rankscope goes on without this: %s", what)

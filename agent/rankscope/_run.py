@@ -114,6 +114,11 @@ class Run:
         return self._recording.identity.run_id
 
     @property
+    def launch_id(self) -> str:
+        """The id of this start of the run, the same on all ranks: 32 hex digits."""
+        return self._recording.identity.launch_id.hex()
+
+    @property
     def project(self) -> str:
         """The project the run belongs to."""
         return self._recording.identity.project
@@ -288,7 +293,7 @@ class Run:
 
         Args:
             status: How the process ended.
-            timeout_s: Bound of the wait; default: 10 s while batches are being accepted, 2 s while none is.
+            timeout_s: Bound of the wait (default 10 s); it is given up sooner when no batch was accepted for 1.5 s.
         """
         if os.getpid() != self._pid:
             return
@@ -300,6 +305,8 @@ class Run:
 
     def _finished(self, pump: Pump, status: RunStatus, *, timeout_s: float | None) -> Outcome:
         deadline = time.monotonic() + (FINISH_S if timeout_s is None else timeout_s)
+        for span in self._recording.open_spans.copy().values():
+            span.interrupt()
         self._recording.armed = False
         pump.stop(STOP_S)
         end_ns = self._recording.clock.wall_ns()

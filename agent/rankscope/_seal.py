@@ -157,7 +157,7 @@ class Sealer:
         if self._spans:
             blocks["spans"] = [*blocks.get("spans", ()), span_block(self._spans, self._clock)]
         for section, parts in blocks.items():
-            fill(getattr(batch, section), parts, words)
+            fill(getattr(batch, section), parts, words=words)
             counts[section] = sum(part.count for part in parts)
         batch.strings.extend(words.strings)
         return batch, counts
@@ -169,7 +169,7 @@ class Sealer:
         for item in items:
             try:
                 block = item if isinstance(item, Block) else span_block([item], self._clock)
-                fill(getattr(Batch(), block.section), [block], Dictionary())
+                fill(getattr(Batch(), block.section), [block], words=Dictionary())
             except Exception as error:  # noqa: BLE001  # a row that cannot be built is counted, whatever is wrong with it
                 self._refuse(item.section, item.count, error=error)
             else:

@@ -233,6 +233,13 @@ class Span:
             self._fail(type(error))
         self._end(self._recording.mono_ns())
 
+    def interrupt(self) -> None:
+        """End it because the run ends while it is open."""
+        if not self.status:
+            self.status = INTERRUPTED
+            self.flags |= SPAN_FLAGS["interrupted"]
+        self._end(self._recording.mono_ns())
+
     def describe(self, metrics: Mapping[str, float] | None, step: int | None, /, fields: SpanFields) -> None:
         """Set what few spans have.
 

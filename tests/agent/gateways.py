@@ -1,6 +1,5 @@
 """A gateway on a real port whose every answer a test can choose: what no real one does on demand."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,19 +20,6 @@ CREDIT = 4 * 1024 * 1024
 
 Answer = Callable[[Sealed, grpc.ServicerContext], Ack | None]
 """What to answer to one batch; None: as a gateway does."""
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
-    """Wait until the condition holds.
-
-    Raises:
-        TimeoutError: it never did.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the condition never held")
-        Event().wait(0.01)
 
 
 class ScriptedGateway(IngestServicer, ControlServicer):

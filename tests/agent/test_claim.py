@@ -13,7 +13,8 @@ from rankscope._host import boot_id
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError
 from rankscope_proto.v1.ingest_pb2 import AgentStatus
-from tests.agent.gateways import ScriptedGateway, wait_until
+from tests.agent.gateways import ScriptedGateway
+from tests.ground.processes import wait_until
 
 WHO = Identity("p", "r", b"l" * 16, b"i" * 16, rank=1, world_size=2, node="n", pid=os.getpid(), boot_id=boot_id())
 
@@ -53,16 +54,16 @@ def test_a_free_rank_is_granted_and_kept_by_heartbeats(gateway: ScriptedGateway,
     claim = claim_at(gateway.endpoint, claims)
 
     assert claim.settle(20).standing is Standing.GRANTED
-    wait_until(lambda: len(gateway.claims) >= 3)
+    wait_until(lambda: len(gateway.claims) >= 3, what="beat")
     said = gateway.claims[-1]
     assert (said.project, said.run_id, said.rank, said.node, said.pid) == ("p", "r", 1, "n", os.getpid())
     assert (said.launch_id, said.incarnation, said.replaces) == (b"l" * 16, b"i" * 16, b"")
 
 
 def test_a_rank_that_a_living_process_holds_is_refused_by_name(gateway: ScriptedGateway, claims: list[Claim]) -> None:
-    gateway.holders[1] = holder(os.getpid(), boot=boot_id())
+    gateway.holders[1] = holder(os.getppid(), boot=boot_id())
 
-    with pytest.raises(ConfigError, match=rf"rank 1 of run r is held by process {os.getpid()} on elsewhere"):
+    with pytest.raises(ConfigError, match=rf"rank 1 of run r is held by process {os.getppid()} on elsewhere"):
         claim_at(gateway.endpoint, claims).settle(20)
 
 
@@ -76,15 +77,18 @@ def test_a_holder_on_another_machine_is_believed_to_live(gateway: ScriptedGatewa
 def test_a_holder_that_lets_go_within_a_heartbeat_makes_way(gateway: ScriptedGateway, claims: list[Claim]) -> None:
     gateway.holders[1] = holder(1, boot="another boot")
     claim = claim_at(gateway.endpoint, claims)
-    wait_until(lambda: bool(gateway.claims))
+    wait_until(lambda: bool(gateway.claims), what="claim")
 
     del gateway.holders[1]
 
     assert claim.settle(20).standing is Standing.GRANTED
 
 
-def test_a_holder_that_died_on_this_machine_is_replaced(gateway: ScriptedGateway, claims: list[Claim]) -> None:
-    gateway.holders[1] = holder(dead_pid(), boot=boot_id())
+@pytest.mark.parametrize("pid", [dead_pid(), os.getpid()], ids=["another process", "an earlier run of this process"])
+def test_a_holder_that_ended_on_this_machine_is_replaced(
+    gateway: ScriptedGateway, claims: list[Claim], pid: int
+) -> None:
+    gateway.holders[1] = holder(pid, boot=boot_id())
 
     assert claim_at(gateway.endpoint, claims).settle(20).standing is Standing.GRANTED
     assert gateway.claims[-1].replaces == b"h" * 16

@@ -18,7 +18,8 @@ from rankscope_proto.identity import payload_digest
 from rankscope_proto.names import GapCause
 from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import Ack
-from tests.agent.gateways import ScriptedGateway, refuse, say, wait_until
+from tests.agent.gateways import ScriptedGateway, refuse, say
+from tests.ground.processes import wait_until
 
 
 def batch(seq: int, size: int = 10) -> SealedBatch:
@@ -170,7 +171,7 @@ def test_a_gateway_that_comes_later_gets_everything() -> None:
     late = ScriptedGateway(port)
 
     try:
-        wait_until(lambda: exporter.flush(1) == 0)
+        wait_until(lambda: exporter.flush(1) == 0, what="accept all")
         assert [one.seq for one in late.accepted] == [0, 1, 2]
     finally:
         exporter.close(1)
@@ -195,10 +196,10 @@ def test_a_stream_that_stops_answering_is_opened_anew(
     gateway.frozen.set()
     exporter.send(batch(0))
 
-    wait_until(lambda: gateway.arrived.count(0) >= 2)
+    wait_until(lambda: gateway.arrived.count(0) >= 2, what="send again")
     gateway.frozen.clear()
 
-    wait_until(lambda: exporter.flush(1) == 0)
+    wait_until(lambda: exporter.flush(1) == 0, what="accept all")
     assert len(gateway.accepted) == 1
 
 
@@ -228,8 +229,8 @@ def test_a_closed_exporter_takes_nothing_and_leaves_no_thread(gateway: ScriptedG
 def test_rows_of_a_refused_batch_are_stated_as_a_gap(gateway: ScriptedGateway, exporter: GrpcExporter) -> None:
     gateway.answers.append(refuse(grpc.StatusCode.INVALID_ARGUMENT, "no"))
     run = Run(exporter)
-    wait_until(lambda: len(gateway.arrived) >= 1)
-    wait_until(lambda: exporter.unsent_rows() == 0)
+    wait_until(lambda: bool(gateway.arrived), what="send")
+    wait_until(lambda: exporter.unsent_rows() == 0, what="be refused")
     run.finish()
 
     messages = [Batch.FromString(one.payload) for one in gateway.accepted]

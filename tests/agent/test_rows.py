@@ -11,7 +11,8 @@ from rankscope import Run
 from rankscope._heartbeat import open_span_block
 from rankscope._run_info import RunInfo, config_json, masked_command
 from rankscope.testing import ManualClock, MemoryExporter
-from rankscope_proto.names import RunStatus
+from rankscope_proto.names import SPAN_FLAGS, RunStatus, SpanStatus
+from tests.ground.processes import wait_until
 
 
 def test_metrics_keep_nan_and_take_the_step_they_are_logged_in() -> None:
@@ -153,3 +154,35 @@ def test_a_run_without_an_exporter_records_nothing_and_costs_no_thread() -> None
 
         assert threading.active_count() == before
         assert not run.is_recording
+
+
+def test_heartbeats_come_by_themselves_while_a_span_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope._pump.HEARTBEAT_S", 0.02)
+    monkeypatch.setattr("rankscope._pump.SEAL_S", 0.02)
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.span("hangs"):
+        wait_until(lambda: len(exporter.rows("open_spans")) >= 2, what="beat twice")
+
+    assert {str(row["stack_name"]) for row in exporter.rows("open_spans")} == {"['hangs']"}
+
+
+def test_a_span_open_at_the_end_of_the_run_is_closed_as_interrupted() -> None:
+    exporter = MemoryExporter()
+    run = Run(exporter)
+    span = run.start_span("endless")
+
+    run.finish()
+    span.end()
+
+    (row,) = exporter.rows("spans")
+    assert (row["status"], row["flags"]) == (SpanStatus.INTERRUPTED.code, SPAN_FLAGS["interrupted"])
+
+
+def test_faults_of_many_kinds_are_counted_under_few() -> None:
+    with Run(MemoryExporter()) as run:
+        for index in range(200):
+            run.log_metric(f"m{index}", "no number")  # pyright: ignore[reportArgumentType]  # what untyped code may do
+
+    assert sum(run.faults.values()) == 200
+    assert len(run.faults) < 100

@@ -1,0 +1,47 @@
+"""Four real ranks of a torchrun launch land in one run of a real stack."""
+
+import httpx
+import pytest
+
+from tests.agent import rank_cases
+from tests.ground.processes import wait_until
+from tests.ground.ranks import Pool
+from tests.ground.stacks import Stack
+
+STEPS = 3
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["before the process group", "with the process group"])
+def test_all_ranks_agree_on_one_run_and_one_launch(pool: Pool, stack: Stack, group: bool) -> None:
+    joined = pool.run(rank_cases.join_and_step, run_id=None, endpoint=stack.gateway, steps=1, group=group)
+
+    assert len({run for run, _, _ in joined}) == 1
+    assert len({launch for _, launch, _ in joined}) == 1
+    assert [rank for _, _, rank in joined] == [0, 1, 2, 3]
+
+
+def test_a_second_run_of_the_same_ranks_is_another_launch(pool: Pool, stack: Stack) -> None:
+    launches = {
+        pool.run(rank_cases.join_and_step, run_id="twice", endpoint=stack.gateway, steps=1, group=False)[0][1]
+        for _ in range(2)
+    }
+
+    assert len(launches) == 2
+
+
+def test_what_the_ranks_emitted_is_what_the_store_has(pool: Pool, stack: Stack) -> None:
+    pool.run(rank_cases.join_and_step, run_id="complete", endpoint=stack.gateway, steps=STEPS, group=False)
+
+    wait_until(lambda: is_complete(stack, "complete"), what="be complete in the store")
+
+    sections = stack.get("/runs/complete/completeness?project=pool")["sections"]
+    stored = {section["section"]: section["stored"] for section in sections}
+    assert (stored["spans"], stored["scalars"], stored["run_info"], stored["events"]) == (36, 12, 8, 4)
+
+
+def is_complete(stack: Stack, run: str) -> bool:
+    try:
+        found = stack.get(f"/runs/{run}/completeness?project=pool")
+    except httpx.HTTPStatusError:
+        return False  # no row of the run is there yet
+    return bool(found["complete"]) and len(found["processes"]) == 4
