@@ -17,7 +17,6 @@ from rankscope.tql.words import DURATIONS, SIZES
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,9})(.*)")
-_SMALLEST_FLOAT32 = 2.0**-149
 _SCALE = {"": 1, **DURATIONS, **SIZES}
 _EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
@@ -159,7 +158,7 @@ def _float(literal: Signed, field: Field) -> Constant:
         narrow: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
         narrow = math.inf
-    if math.isinf(narrow) or 0.0 < abs(value) < _SMALLEST_FLOAT32:
+    if math.isinf(narrow) or (value and not narrow):
         raise _out_of_range(literal, field, "0, or a magnitude of 1.4e-45 to 3.4e38, as 32-bit floats are")
     return Constant(narrow, "Float32")
 

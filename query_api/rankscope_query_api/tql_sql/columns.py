@@ -6,7 +6,7 @@ where a response is made.
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot.expressions.core import Expr
@@ -15,7 +15,7 @@ from rankscope.tql.checked import Key, Operand
 from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Type
 from rankscope.tql.literals import name_of
 from rankscope_proto import names
-from rankscope_query_api.tql_sql.expressions import call, column, source
+from rankscope_query_api.tql_sql.expressions import call, column, one_spelling, source
 from rankscope_query_api.tql_sql.parameters import Parameters
 
 Item = dict[str, Any]
@@ -149,6 +149,8 @@ def of_operand(operand: Operand, parameters: Parameters, *, grouped: bool = Fals
         grouped: Whether a missing value is to be NULL, as a group of its own.
     """
     side = source(operand, parameters)
+    if grouped and side.is_float:
+        side = replace(side, value=one_spelling(side.value))
     if isinstance(operand, Key):
         return Column(name_of(operand), side.or_null, _write_plain)
     if operand.name == "step" and not grouped:

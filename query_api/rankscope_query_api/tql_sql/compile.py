@@ -96,12 +96,13 @@ def compile_query(
     counted = dict(planner.parameters.values)
     count = _text(plan.base.select(alias(call("count"), "total")))
     mark = _mark(plan, f"{count}{sorted(counted.items())}")
-    page, returned = plan.base.select(*_selected(plan)), 0
+    page, returned = plan.base.select(*_selected(plan), copy=False), 0
     if after is not None:
         cursor = decode(after, mark, keys=plan.keys)
-        page, returned = page.where(beyond(plan.keys, cursor.row, planner.parameters)), cursor.returned
+        page, returned = page.where(beyond(plan.keys, cursor.row, planner.parameters), copy=False), cursor.returned
     left = limit if checked.limit is None else max(0, min(limit, checked.limit - returned))
-    page = page.order_by(*order_by(plan.keys)).limit(planner.parameters.named("limit", left, table="UInt64"))
+    page.order_by(*order_by(plan.keys), copy=False)
+    page.limit(planner.parameters.named("limit", left, table="UInt64"), copy=False)
     sql = _text(page)
     for statement in (sql, count):
         check_statement(statement, with_run=run is not None)

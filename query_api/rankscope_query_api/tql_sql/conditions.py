@@ -22,7 +22,9 @@ from rankscope.tql.checked import (
     Constant,
     Exists,
     FloatTest,
+    Key,
     OneOf,
+    Operand,
     Opposite,
 )
 from rankscope.tql.fields import Field, Type
@@ -54,7 +56,11 @@ def _compare(condition: Compare, parameters: Parameters) -> Expr:
     if isinstance(left, Field) and left.type is Type.ID:
         return _compare_id(left, condition.operator, digits=str(right.value), parameters=parameters)
     side = source(left, parameters)
-    compared = _binary(condition.operator, side.value, _bound(right, parameters))
+    if condition.operator in {"==", "!="}:
+        compared = _equals_one(left, (right,), parameters)
+        compared = compared if condition.operator == "==" else exp.Not(this=exp.Paren(this=compared))
+    else:
+        compared = _binary(condition.operator, side.value, _bound(right, parameters))
     certain = not _holds_of_absent(side, condition.operator, right.value)
     return _guarded(compared, [side], unequal=condition.operator == "!=", certain=certain)
 
@@ -128,9 +134,34 @@ def _one_of(condition: OneOf, parameters: Parameters) -> Expr:
     if isinstance(operand, Field) and operand.type is Type.ID:
         same = [_same_id(operand, str(choice.value), parameters=parameters) for choice in condition.choices]
         return _guarded(exp.Paren(this=exp.or_(*same)), [side])
-    among = [_bound(choice, parameters) for choice in condition.choices]
     certain = not any(_holds_of_absent(side, "==", choice.value) for choice in condition.choices)
-    return _guarded(exp.In(this=side.value.copy(), expressions=among), [side], certain=certain)
+    return _guarded(_equals_one(operand, condition.choices, parameters), [side], certain=certain)
+
+
+def _equals_one(operand: Operand, choices: tuple[Constant, ...], parameters: Parameters, /) -> Expr:
+    """Whether the operand equals one of the constants, where it is there.
+
+    IN, into which ClickHouse also turns three or more equalities, compares bits and casts to the
+    left side's type: -0.0 is not in (0.0, 1.0), and 1.5 is looked up in an integer column. So
+    floats are brought to one zero, and a fraction is never looked up among integers.
+    """
+    side = source(operand, parameters)
+    value, table = side.value.copy(), side.table
+    if side.is_float:
+        value, table = exp.Paren(this=exp.Add(this=value, expression=number(0))), "Float64"
+    possible = [found for choice in choices if (found := _equal_value(operand, choice.value)) is not None]
+    bound = [parameters.bind(found, table) for found in possible]
+    if len(bound) > 1:
+        return exp.In(this=value, expressions=bound)
+    return exp.EQ(this=value, expression=bound[0]) if bound else number(0)
+
+
+def _equal_value(operand: Operand, value: float | str) -> float | str | None:
+    """The constant as a value of the operand's own type; None: none of them equals it."""
+    if isinstance(value, str) or isinstance(operand, Key) or operand.type is Type.FLOAT:
+        return value if isinstance(value, str) else value + 0.0
+    whole = value == int(value) and operand.low <= value <= operand.high
+    return int(value) if whole else None
 
 
 def _between(condition: Between, parameters: Parameters) -> Expr:

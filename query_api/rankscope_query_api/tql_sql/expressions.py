@@ -41,6 +41,12 @@ def all_of(parts: list[Expr]) -> Expr:
     return exp.and_(*parts) if parts else number(1)
 
 
+def one_spelling(value: Expr) -> Expr:
+    """A float as a key of groups: GROUP BY compares bits, so -0.0 and the many NaN would be groups of their own."""
+    nan = exp.Div(this=number(0), expression=number(0))
+    return call("if", call("isNaN", value.copy()), nan, exp.Add(this=value.copy(), expression=number(0)))
+
+
 def step() -> Expr:
     """The step, -1 where there is none: the very expression that the tables are sorted by, so it prunes."""
     return call("ifNull", column("step"), number(-1))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import SECTION
 
@@ -43,13 +44,21 @@ def check_statement(sql: str, *, with_run: bool) -> None:
             raise UnguardedStatementError(f"{table.name} is read without {', '.join(sorted(missing))}: {sql}")
 
 
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    """The conditions of which all must hold."""
+    inner = condition.unnest()
+    if isinstance(inner, exp.And):
+        yield from _conjuncts(inner.left)
+        yield from _conjuncts(inner.right)
+    else:
+        yield inner
+
+
 def _restricted(table: exp.Table) -> Iterator[str]:
     """The columns that the table's own SELECT compares with the parameter that is meant for them."""
     select = table.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
-    if not isinstance(where, exp.Where):
-        return
-    for part in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+    for part in _conjuncts(where.this) if isinstance(where, exp.Where) else ():
         if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column):
             bound = part.expression
             if isinstance(bound, exp.Placeholder) and bound.name == _BOUND.get(part.this.name):
