@@ -109,7 +109,7 @@ def overflow_in(layer: nn.Module, step: int) -> None:
     """Make a layer's feed-forward values overflow in one step, counted by its forward passes from 0."""
     passes = 0
 
-    def scale(_module: nn.Module, _inputs: tuple[Tensor, ...], hidden: Tensor) -> Tensor | None:
+    def scale(_module: nn.Module, _inputs: tuple[Tensor, ...], hidden: Tensor, /) -> Tensor | None:
         nonlocal passes
         is_due, passes = passes == step, passes + 1
         return hidden * BEYOND_FLOAT32 * BEYOND_FLOAT32 if is_due else None

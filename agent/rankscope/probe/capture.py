@@ -18,8 +18,8 @@ from rankscope.probe.model_rows import gap_block
 from rankscope.probe.options import Plan
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
-from rankscope.probe.rows import Row, Subject, stats_block
-from rankscope.probe.tensors import PLAIN, Measurable, Unsupported, measurable, tensors_of
+from rankscope.probe.rows import Columns, Row, Subject
+from rankscope.probe.tensors import Measurable, Unsupported, measurable, tensors_of
 from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
 
 MAX_ALERTS_IN_A_ROW = 3
@@ -61,10 +61,12 @@ class Capture:
         self._parameters = parameters
         self._loss = Subject(joined(root, "loss"), root, None, "", ACTIVATION)
         self._meter_for = meter_for
+        self._columns = Columns()
         self._meters: dict[torch.device, Meter] = {}
         self._unsupported: set[tuple[str, str]] = set()
-        self._step: OpenStep | None = None
-        self._backwards = 0
+        self._wall_ns = recording.clock.wall_ns
+        self._is_open = False
+        self._number = self._microstep = self._backwards = 0
         self._is_nonfinite = False
         self._look_closer = False
         self._alerts = 0
@@ -74,14 +76,18 @@ class Capture:
         self._settle(wait=False)
         alerted = self._is_nonfinite
         self._alerts = self._alerts + 1 if alerted else 0
-        self._step, self._backwards, self._is_nonfinite = step, 0, False
+        self._is_open, self._is_nonfinite = True, False
+        self._number, self._microstep, self._backwards = step.step, step.microstep, 0
         if self._plan.captures(step.step) or (alerted and self._may_look_closer()):
             self._arm()
 
     def output(self, subject: Subject, output: object) -> None:
         """Check a layer's output."""
+        if isinstance(output, Tensor):
+            self._check(subject, output)
+            return
         for index, tensor in tensors_of(output):
-            self._check(subject.at(index) if index else subject, tensor)
+            self._check(subject.at(index), tensor)
 
     def loss(self, loss: Tensor) -> None:
         """Check the loss."""
@@ -97,6 +103,7 @@ class Capture:
             if self._backwards == 0:
                 self._norms([(each.weight, each.parameter) for each in tracked], 0)
         self._backwards += 1
+        self._microstep += 1
 
     def end(self) -> None:
         """The step is over: hand its rows over, and start those on devices on their way."""
@@ -104,7 +111,7 @@ class Capture:
         for meter in self._meters.values():
             meter.close_step()
         self._settle(wait=False)
-        self._step = None
+        self._is_open = False
 
     def close(self) -> None:
         """Wait for what is still on its way, and hand it over."""
@@ -120,15 +127,17 @@ class Capture:
     def _local_gradient(self, tracked: Tracked) -> None:
         """Measure a gradient as autograd left it; that of a sharded parameter is its reduced shard by then."""
         gradient = tracked.parameter.grad
-        if gradient is not None:
-            is_sharded = type(gradient) not in PLAIN
-            self._norms([(tracked.gradient, gradient)], _REDUCED if is_sharded else _LOCAL)
+        prepared = None if gradient is None else self._prepared(tracked.gradient, gradient)
+        if prepared is not None and self._is_open:
+            flags = _REDUCED if prepared.traits.placement else _LOCAL
+            row = self._row(tracked.gradient, prepared, phase=_BACKWARD, flags=flags)
+            self._meter(prepared.values.device).norms((prepared.values,), (row,))
 
     def _check(self, subject: Subject, tensor: Tensor) -> None:
         prepared = self._prepared(subject, tensor)
-        if prepared is None or self._step is None:
+        if prepared is None or not self._is_open:
             return
-        row = self._row(self._step, subject, tensor=prepared, phase=_FORWARD)
+        row = self._row(subject, prepared, phase=_FORWARD)
         self._meter(prepared.values.device).finiteness(prepared.values, row)
         if row.numbers.nonfinite:
             self._alert()
@@ -140,7 +149,7 @@ class Capture:
         self._is_nonfinite = True
 
     def _norms(self, tensors: Sequence[tuple[Subject, Tensor]], flags: int) -> None:
-        if self._step is None:
+        if not self._is_open:
             return
         batches: dict[torch.device, tuple[list[Tensor], list[Row]]] = {}
         for subject, tensor in tensors:
@@ -148,19 +157,19 @@ class Capture:
             if prepared is not None:
                 values, rows = batches.setdefault(prepared.values.device, ([], []))
                 values.append(prepared.values)
-                rows.append(self._row(self._step, subject, tensor=prepared, phase=_BACKWARD, flags=flags))
+                rows.append(self._row(subject, prepared, phase=_BACKWARD, flags=flags))
         for device, (values, rows) in batches.items():
             self._meter(device).norms(values, rows)
 
-    def _row(self, step: OpenStep, subject: Subject, *, tensor: Measurable, phase: int, flags: int = 0) -> Row:
+    def _row(self, subject: Subject, tensor: Measurable, *, phase: int, flags: int = 0) -> Row:
         return Row(
             subject=subject,
             tensor=tensor.traits,
             phase=phase,
             flags=flags,
-            time_ns=self._recording.clock.wall_ns(),
-            step=step.step,
-            microstep=step.microstep + self._backwards,
+            time_ns=self._wall_ns(),
+            step=self._number,
+            microstep=self._microstep,
         )
 
     def _prepared(self, subject: Subject, tensor: Tensor) -> Measurable | None:
@@ -190,7 +199,7 @@ class Capture:
         for phase in (_FORWARD, _BACKWARD):
             of_phase = [row for row in rows if row.phase == phase]
             if of_phase:
-                self._recording.append(stats_block(of_phase))
+                self._recording.append(self._columns.block(of_phase))
 
     def _gap(self, cause: GapCause, detail: str) -> None:
-        self._recording.append(gap_block(cause, detail, time_ns=self._recording.clock.wall_ns()))
+        self._recording.append(gap_block(cause, detail, time_ns=self._wall_ns()))

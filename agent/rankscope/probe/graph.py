@@ -123,11 +123,11 @@ def _visit(node: Node, nodes: dict[int, Node]) -> None:
         return
     nodes[id(node.module)] = node
     for name, child in children_of(node.module):
-        _visit(_child(node, name, unwrapped(child)), nodes)
+        _visit(_child(node, name, module=unwrapped(child)), nodes)
 
 
-def _child(parent: Node, name: str, module: nn.Module) -> Node:
-    is_block = _is_block(parent, name, module)
+def _child(parent: Node, name: str, *, module: nn.Module) -> Node:
+    is_block = _is_block(parent, name, module=module)
     own_type = guess_type(type(module).__name__, name)
     return Node(
         path=joined(parent.path, name),
@@ -139,7 +139,7 @@ def _child(parent: Node, name: str, module: nn.Module) -> Node:
     )
 
 
-def _is_block(parent: Node, name: str, module: nn.Module) -> bool:
+def _is_block(parent: Node, name: str, *, module: nn.Module) -> bool:
     """A numbered member of a list, or of a sequence that repeats its class; experts are parts of a block."""
     if not name.isdigit() or parent.layer_type is LayerType.EXPERT:
         return False

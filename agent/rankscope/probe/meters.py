@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -63,7 +63,9 @@ class HostMeter:
 
     def finiteness(self, values: Tensor, row: Row) -> None:
         """A sum is finite only if every element is; where it is not, elements are counted."""
-        row.numbers = _FINITE if _has_finite_sum(values) else _count(values)
+        # A sum in fp16 would overflow with finite elements; one in fp32 may too, and then they are counted.
+        total = values.sum() if values.itemsize >= 4 else values.sum(dtype=torch.float32)
+        row.numbers = _FINITE if math.isfinite(number(total)) else _count(values)
         self._rows.append(row)
 
     def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
@@ -87,11 +89,6 @@ class HostMeter:
 
 
 _FINITE = Numbers(nonfinite=0, nan=0, inf=0)
-
-
-def _has_finite_sum(values: Tensor) -> bool:
-    # fp16 would overflow in a sum of finite elements; fp32 may too, and then they are counted.
-    return math.isfinite(number(values.sum(dtype=None if values.itemsize >= 4 else torch.float32)))
 
 
 def _count(values: Tensor) -> Numbers:
@@ -127,7 +124,8 @@ def _l2(values: Tensor, absmax: float) -> float:
 def _sum_of_squares(flat: Tensor) -> float:
     if flat.numel() <= _DOT_BLOCK:
         return number(flat.dot(flat))
-    return math.fsum(number(part.dot(part)) for part in flat.split(_DOT_BLOCK))
+    blocks = cast("tuple[Tensor, ...]", flat.split(_DOT_BLOCK))
+    return math.fsum(number(block.dot(block)) for block in blocks)
 
 
 class Event(Protocol):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from rankscope.probe.graph import Node, joined, own_parameters
-from rankscope.probe.hooks import Guard, Hook, guarded
+from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.options import Plan
 from rankscope.probe.rows import Subject
 from rankscope_proto.names import Role
@@ -73,7 +73,7 @@ class Parameters:
         self._accumulated = accumulated
         for tracked in self._trainable():
             self._by_id.setdefault(id(tracked.parameter), tracked)
-        hook = Hook(self._gradient_accumulated)
+        hook = Hook(self, Parameters._gradient_accumulated)
         self._handles = [tracked.parameter.register_post_accumulate_grad_hook(hook) for tracked in self._by_id.values()]
 
     def disarm(self) -> None:
@@ -84,7 +84,6 @@ class Parameters:
             handle.remove()
         self._handles = []
 
-    @guarded
     def _gradient_accumulated(self, parameter: nn.Parameter) -> None:
         tracked = self._by_id.get(id(parameter))
         if tracked is not None and self._accumulated is not None:

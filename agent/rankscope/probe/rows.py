@@ -91,34 +91,53 @@ class Row:
     numbers: Numbers = UNKNOWN
 
 
-def stats_block(rows: Sequence[Row]) -> Block:
-    """The rows as columns. Norms are left out altogether where no row has one: they are half of a row's bytes."""
-    columns: dict[str, Column] = {
-        "name": [row.subject.name for row in rows],
-        "module": [row.subject.module for row in rows],
-        "layer_index": [row.subject.layer_index or 0 for row in rows],
-        "layer_type": [row.subject.layer_type for row in rows],
-        "role": [row.subject.role for row in rows],
-        "dtype": [row.tensor.dtype for row in rows],
-        "shape": [size for row in rows for size in row.tensor.shape],
-        "shape_n": [len(row.tensor.shape) for row in rows],
-        "placement": [row.tensor.placement for row in rows],
-        "numel_local": [row.tensor.numel for row in rows],
-        "numel_global": [row.tensor.numel_global for row in rows],
-        "step": [row.step for row in rows],
-        "microstep": [row.microstep for row in rows],
-        "phase": [row.phase for row in rows],
-        "time": [row.time_ns for row in rows],
-        "flags": [row.flags for row in rows],
-        "nonfinite_count": [row.numbers.nonfinite or 0 for row in rows],
-        "nan_count": [row.numbers.nan or 0 for row in rows],
-        "inf_count": [row.numbers.inf or 0 for row in rows],
-        "present": [_present(row) for row in rows],
-    }
-    if any(row.numbers.l2 is not None or row.numbers.absmax is not None for row in rows):
-        columns["absmax"] = [row.numbers.absmax or 0.0 for row in rows]
-        columns["l2"] = [row.numbers.l2 or 0.0 for row in rows]
-    return Block("tensor_stats", len(rows), columns)
+class Columns:
+    """Makes blocks of rows, and keeps the columns that say the same of the same tensors in every step."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[list[tuple[Subject, Traits, int]], dict[str, Column]]] = {}
+
+    def block(self, rows: Sequence[Row]) -> Block:
+        """The rows as columns; norms are left out where no row has one, since they are half of a row's bytes."""
+        columns: dict[str, Column] = {
+            **self._constant(rows),
+            "step": [row.step for row in rows],
+            "microstep": [row.microstep for row in rows],
+            "time": [row.time_ns for row in rows],
+            "flags": [row.flags for row in rows],
+            "nonfinite_count": [row.numbers.nonfinite or 0 for row in rows],
+            "nan_count": [row.numbers.nan or 0 for row in rows],
+            "inf_count": [row.numbers.inf or 0 for row in rows],
+            "present": [_present(row) for row in rows],
+        }
+        if any(row.numbers.l2 is not None or row.numbers.absmax is not None for row in rows):
+            columns["absmax"] = [row.numbers.absmax or 0.0 for row in rows]
+            columns["l2"] = [row.numbers.l2 or 0.0 for row in rows]
+        return Block("tensor_stats", len(rows), columns)
+
+    def _constant(self, rows: Sequence[Row]) -> dict[str, Column]:
+        """Columns of subjects and traits, made once per sequence of tensors; two such sequences per step recur."""
+        key = [(row.subject, row.tensor, row.phase) for row in rows]
+        phase = rows[0].phase
+        known = self._of.get(phase)
+        if known is not None and known[0] == key:
+            return known[1]
+        columns: dict[str, Column] = {
+            "name": [row.subject.name for row in rows],
+            "module": [row.subject.module for row in rows],
+            "layer_index": [row.subject.layer_index or 0 for row in rows],
+            "layer_type": [row.subject.layer_type for row in rows],
+            "role": [row.subject.role for row in rows],
+            "dtype": [row.tensor.dtype for row in rows],
+            "shape": [size for row in rows for size in row.tensor.shape],
+            "shape_n": [len(row.tensor.shape) for row in rows],
+            "placement": [row.tensor.placement for row in rows],
+            "numel_local": [row.tensor.numel for row in rows],
+            "numel_global": [row.tensor.numel_global for row in rows],
+            "phase": [row.phase for row in rows],
+        }
+        self._of[phase] = (key, columns)
+        return columns
 
 
 def _present(row: Row) -> int:

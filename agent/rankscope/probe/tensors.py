@@ -64,10 +64,12 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
         None where there is nothing to say: integers and booleans are always finite, and fake, meta and
         transformed (vmap, grad) tensors have no values, though some look like plain ones.
     """
-    if _has_no_values(tensor):
+    if tensor.is_meta or is_transformed(tensor) or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return None
     if type(tensor) in PLAIN and tensor.dtype in _DENSE_FLOATS and tensor.layout is torch.strided:
         return Measurable(tensor.detach(), _plain_traits(tensor.dtype, tensor.shape))
+    if type(tensor).__name__ == "FakeTensor":
+        return None
     local, placement = local_part(tensor)
     if not (local.is_floating_point() or local.is_complex() or local.is_quantized):
         return None
@@ -82,15 +84,6 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
 def _plain_traits(dtype: torch.dtype, shape: torch.Size) -> Traits:
     numel = shape.numel()
     return Traits(str(dtype).removeprefix("torch."), tuple(shape), "", numel, numel)
-
-
-def _has_no_values(tensor: Tensor) -> bool:
-    return (
-        tensor.is_meta
-        or is_transformed(tensor)
-        or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
-        or (type(tensor) not in PLAIN and type(tensor).__name__ == "FakeTensor")
-    )
 
 
 def _dense(tensor: Tensor) -> Tensor | Unsupported:

@@ -13,14 +13,23 @@ from torch import Tensor
 _torch = cast("Any", torch)
 
 
-def number(tensor: Tensor) -> float:
-    """The value of a 0-d CPU tensor. `tolist` reads memory; `item` would go through the dispatcher."""
-    return cast("Any", tensor).tolist()
+# Where a name below is torch's own function, a call of it costs no Python frame.
 
+number = cast("Callable[[Tensor], float]", Tensor.tolist)
+"""The value of a 0-d CPU tensor. `tolist` reads memory; `item` would go through the dispatcher."""
 
-def numbers(tensor: Tensor) -> list[float]:
-    """The values of a 1-d CPU tensor, integers as int."""
-    return cast("Any", tensor).tolist()
+numbers = cast("Callable[[Tensor], list[float]]", Tensor.tolist)
+"""The values of a 1-d CPU tensor, integers as int."""
+
+is_transformed = cast("Callable[[Tensor], bool]", _torch._C._functorch.is_functorch_wrapped_tensor)
+"""Whether vmap, grad or another transform wraps the tensor, which then has no values of its own."""
+
+current_backward = cast("Callable[[], int]", _torch._C._current_graph_task_id)
+"""Number of the autograd engine's run on this thread; -1 outside of one. Inside one, a forward that runs is
+a checkpointed one that is computed again."""
+
+queue_callback = cast("Callable[[Callable[[], None]], None]", _torch.autograd.Variable._execution_engine.queue_callback)
+"""Has the autograd engine call back when its current run is done, after the callbacks queued so far."""
 
 
 def l2_norm(tensor: Tensor) -> float:
@@ -33,11 +42,6 @@ def foreach_norm(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
     return _torch._foreach_norm(tensors, order)
 
 
-def is_transformed(tensor: Tensor) -> bool:
-    """Whether vmap, grad or another transform wraps the tensor, which then has no values of its own."""
-    return _torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-
-
 def local_part(tensor: Tensor) -> tuple[Tensor, str]:
     """This rank's part of a distributed tensor and its placement; no collective. Others: the tensor itself and ""."""
     distributed = cast("Any", sys.modules.get("torch.distributed.tensor"))
@@ -45,18 +49,3 @@ def local_part(tensor: Tensor) -> tuple[Tensor, str]:
         return tensor, ""
     shard = cast("Any", tensor)
     return shard.to_local(), ",".join(str(placement) for placement in shard.placements)
-
-
-def current_backward() -> int:
-    """Number of the autograd engine's run on this thread; -1 outside of one."""
-    return _torch._C._current_graph_task_id()
-
-
-def is_in_backward() -> bool:
-    """Whether the code runs inside backward: a checkpointed forward that is computed again."""
-    return current_backward() != -1
-
-
-def queue_callback(callback: Callable[[], None]) -> None:
-    """Have the autograd engine call back when its current run is done, after the callbacks queued so far."""
-    cast("Any", torch.autograd.Variable)._execution_engine.queue_callback(callback)

@@ -1,9 +1,9 @@
 """A watch: what is hooked into one model while it trains, and how it comes off again.
 
 Phases. input: a fetch from the loader. forward: the model, to the end of the criterion if one was given.
-backward: from the first gradient (a hook on the loss and on the model's output) to the end of the autograd
-engine's run, after the gradients have been reduced. optimizer: its `step`. Each is opened only inside
-`run.step`; outside of one nothing is recorded but the fetch that the next step adopts.
+backward: from the first gradient (a hook on the loss; on the model's output where no criterion was given)
+to the end of the autograd engine's run, after the gradients have been reduced. optimizer: its `step`. Each
+is opened only inside `run.step`; outside of one nothing is recorded but the fetch that the next step adopts.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,11 @@ from rankscope.probe.parameters import Parameters
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Subject
 from rankscope.probe.tensors import tensors_of
-from rankscope.probe.torch_inner import current_backward, is_in_backward, queue_callback
+from rankscope.probe.torch_inner import current_backward, queue_callback
 from rankscope_proto.names import GapCause, Phase
+
+OUTSIDE = -1
+"""What `current_backward` says outside of one."""
 
 
 class Watch:
@@ -61,7 +64,8 @@ class Watch:
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
         self._has_criterion = False
-        self._backward = -1
+        self._backward = OUTSIDE
+        self._wrapper = data_parallel(model)
         self._fetch: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
@@ -72,7 +76,7 @@ class Watch:
         """Take every hook off and hand over what was captured. Again: nothing happens."""
         if self.model is None:
             return
-        self.model = None
+        self.model = self._wrapper = None
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -95,27 +99,27 @@ class Watch:
             self._undo.append(TimedLoader(loader, self).restore)
         self._hook_model(self.model)
         if optimizer is not None:
-            self._keep(optimizer.register_step_pre_hook(Hook(self._update_begins)))
-            self._keep(optimizer.register_step_post_hook(Hook(self._update_ends)))
+            self._keep(optimizer.register_step_pre_hook(Hook(self, Watch._update_begins)))
+            self._keep(optimizer.register_step_post_hook(Hook(self, Watch._update_ends)))
         if criterion is not None:
             self._has_criterion = True
-            self._keep(criterion.register_forward_hook(Hook(self._criterion_ran, criterion)))
+            self._keep(criterion.register_forward_hook(Hook(self, Watch._criterion_ran, module=criterion)))
         self._describe(self.model)
         self._listen()
 
     def _hook_model(self, model: nn.Module) -> None:
-        self._keep(model.register_forward_pre_hook(Hook(self._forward_begins, model)))
+        self._keep(model.register_forward_pre_hook(Hook(self, Watch._forward_begins, module=model)))
         if self.plan.level >= 1:
             for node in observed(self._nodes):
                 self._hook_output(node)
         # After the layers' hooks: where the model itself is a layer, its output is checked before the phase ends.
-        self._keep(model.register_forward_hook(Hook(self._forward_ends, model), always_call=True))
+        self._keep(model.register_forward_hook(Hook(self, Watch._forward_ends, module=model), always_call=True))
 
     def _hook_output(self, node: Node) -> None:
         if self.plan.wants(node.path):
             subject = Subject(node.path, node.path, node.layer_index, str(node.layer_type), ACTIVATION)
             self._subjects[id(node.module)] = subject
-            self._keep(node.module.register_forward_hook(Hook(self._layer_ran, node.module)))
+            self._keep(node.module.register_forward_hook(Hook(self, Watch._layer_ran, module=node.module)))
 
     def _listen(self) -> None:
         self.recording.add_step_listener(self)
@@ -151,28 +155,25 @@ class Watch:
 
     # What the hooks do.
 
-    @guarded
     def _forward_begins(self, _model: nn.Module, _args: object) -> None:
-        if self._step is not None and not is_in_backward():
+        if self._step is not None and current_backward() == OUTSIDE:
             self._step.begin_phase(Phase.FORWARD)
 
-    @guarded
-    def _forward_ends(self, _model: nn.Module, _args: object, output: object) -> None:
-        if self._step is None or is_in_backward():
+    def _forward_ends(self, _model: nn.Module, _args: object, output: object, /) -> None:
+        if self._step is None or current_backward() != OUTSIDE:
+            return
+        if self._has_criterion and torch.is_grad_enabled():
             return
         for _, tensor in tensors_of(output):
             self._await_backward(tensor)
-        if not (self._has_criterion and torch.is_grad_enabled()):
-            self._step.end_phase(Phase.FORWARD)
+        self._step.end_phase(Phase.FORWARD)
 
-    @guarded
-    def _layer_ran(self, module: nn.Module, _args: object, output: object) -> None:
+    def _layer_ran(self, module: nn.Module, _args: object, output: object, /) -> None:
         # A checkpointed layer runs again in backward; its first run has been recorded.
-        if self._step is not None and not is_in_backward():
+        if self._step is not None and current_backward() == OUTSIDE:
             self.capture.output(self._subjects[id(module)], output)
 
-    @guarded
-    def _criterion_ran(self, _criterion: nn.Module, _args: object, output: object) -> None:
+    def _criterion_ran(self, _criterion: nn.Module, _args: object, output: object, /) -> None:
         if self._step is None:
             return
         if isinstance(output, Tensor):
@@ -181,10 +182,9 @@ class Watch:
         self._step.end_phase(Phase.FORWARD)
 
     def _await_backward(self, tensor: Tensor) -> None:
-        if tensor.requires_grad and not torch.compiler.is_compiling():
-            tensor.register_hook(Hook(self._gradient_arrived))
+        if tensor.requires_grad:
+            tensor.register_hook(Hook(self, Watch._gradient_arrived))
 
-    @guarded
     def _gradient_arrived(self, _gradient: Tensor) -> None:
         backward = current_backward()
         if self._step is None or backward == self._backward:
@@ -193,26 +193,22 @@ class Watch:
         self._step.begin_phase(Phase.BACKWARD)
         # The reducer of data parallelism queues its own callback when its last bucket is ready, after this
         # one; so this one queues another, which runs when the gradients have been reduced.
-        queue_callback(Hook(self._engine_done))
+        queue_callback(Hook(self, Watch._engine_done))
 
-    @guarded
     def _engine_done(self) -> None:
-        queue_callback(Hook(self._backward_ends))
+        queue_callback(Hook(self, Watch._backward_ends))
 
-    @guarded
     def _backward_ends(self) -> None:
         if self._step is None or self.model is None:
             return
         self._step.end_phase(Phase.BACKWARD)
-        wrapper = data_parallel(self.model)
+        wrapper = self._wrapper
         self.capture.after_backward(reduced=wrapper is not None and wrapper.require_backward_grad_sync)
 
-    @guarded
     def _update_begins(self, *_call: object) -> None:
         if self._step is not None:
             self._step.begin_phase(Phase.OPTIMIZER)
 
-    @guarded
     def _update_ends(self, *_call: object) -> None:
         if self._step is not None:
             self._step.end_phase(Phase.OPTIMIZER)

@@ -14,12 +14,12 @@ import sys
 import time
 
 import torch
-from tests.agent.probe.trainings import Recorded
 from torch import nn
 
 from rankscope.examples.chars import CharModel, Text
 from rankscope.examples.train_chars import BATCH, CONTEXT, LAYERS, update
 from rankscope.probe.attach import attach
+from tests.agent.probe.trainings import Recorded
 
 STRIDE = 10
 

@@ -2,10 +2,10 @@
 
 import torch
 import torch.distributed as dist
-from tests.agent.probe.trainings import Criterion, Model, Recorded, Row, batches, norm_of
 from torch.nn.parallel import DistributedDataParallel
 
 from rankscope.probe.attach import attach
+from tests.agent.probe.trainings import Criterion, Model, Recorded, Row, batches, norm_of
 
 Rows = dict[str, list[Row]]
 

@@ -6,6 +6,10 @@ from typing import Any, cast
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.utils import checkpoint as checkpointing
+
+from rankscope.probe.attach import attach
 from tests.agent.probe.trainings import (
     ACTIVATION,
     BACKWARD,
@@ -24,10 +28,6 @@ from tests.agent.probe.trainings import (
     train,
     trained,
 )
-from torch import Tensor, nn
-from torch.utils import checkpoint as checkpointing
-
-from rankscope.probe.attach import attach
 
 
 @pytest.fixture

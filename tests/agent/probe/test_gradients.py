@@ -4,6 +4,9 @@ import math
 
 import pytest
 import torch
+from torch import nn
+
+from rankscope.probe.attach import attach
 from tests.agent.probe.trainings import (
     GRAD,
     LOCAL,
@@ -18,9 +21,6 @@ from tests.agent.probe.trainings import (
     train,
     trained,
 )
-from torch import nn
-
-from rankscope.probe.attach import attach
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from typing import Any, cast
 
 import torch
-from tests.agent.probe.trainings import LAYERS, Model, Recorded, Row
 from torch import nn
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as checkpointing
 
 from rankscope.probe.attach import attach
 from rankscope.probe.graph import guess_type, nodes_of, observed
 from rankscope.probe.options import Plan
+from tests.agent.probe.trainings import LAYERS, Model, Recorded, Row
 
 
 def paths(model: nn.Module) -> list[str]:

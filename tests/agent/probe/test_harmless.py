@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rankscope.probe.attach import attach
+from rankscope.probe.capture import meter_of
+from rankscope.probe.meters import DeviceMeter, HostMeter, Meter
 from tests.agent.probe.devices import HostAsDevice
 from tests.agent.probe.trainings import (
     EVERY_STEP,
@@ -22,12 +28,6 @@ from tests.agent.probe.trainings import (
     trained,
     watching,
 )
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-
-from rankscope.probe.attach import attach
-from rankscope.probe.capture import meter_of
-from rankscope.probe.meters import DeviceMeter, HostMeter, Meter
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tests.agent.probe.devices import HostAsDevice
-from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches, norm_of, watching
 from torch import Tensor
 
 from rankscope.probe.meters import MAX_PENDING, DeviceMeter, HostMeter, Meter
 from rankscope.probe.options import Plan
-from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject, Traits
+from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject
+from rankscope.probe.tensors import Traits
+from tests.agent.probe.devices import HostAsDevice
+from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches, norm_of, watching
 
 INF, NAN = math.inf, math.nan
 

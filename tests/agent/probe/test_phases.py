@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.agent.probe.trainings import Criterion, Model, Recorded, Row, batches, hook_count, loader, start_of, train
 from torch import Tensor, nn
 
 from rankscope.errors import ConfigError
 from rankscope.probe.attach import attach
 from rankscope.probe.torch_inner import queue_callback
+from tests.agent.probe.trainings import Criterion, Model, Recorded, Row, batches, hook_count, loader, start_of, train
 
 
 @pytest.fixture

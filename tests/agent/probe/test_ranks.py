@@ -1,6 +1,7 @@
 """Under data parallelism, on real ranks: what is local, what is reduced, and whose fault it was."""
 
 import pytest
+
 from tests.agent.probe import ranked
 from tests.agent.probe.trainings import BACKWARD, FORWARD, GRAD, LOCAL, REDUCED, Row
 from tests.ground.ranks import Pool
