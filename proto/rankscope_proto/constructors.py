@@ -13,7 +13,7 @@ MAX_INT64 = 2**63 - 1
 """Greatest value of a column of type Int64."""
 
 
-def time(name: str, number: int, meaning: str, *, optional: int | None = None) -> Field:
+def time(name: str, number: int, meaning: str, /, *, optional: int | None = None) -> Field:
     """A moment: wall clock in ns since 1970-01-01 UTC, within [TIME_LOW, TIME_HIGH)."""
     return Field(
         name,
@@ -28,7 +28,7 @@ def time(name: str, number: int, meaning: str, *, optional: int | None = None) -
     )
 
 
-def word(name: str, number: int, meaning: str, *, table: str = "LowCardinality(String)") -> Field:
+def word(name: str, number: int, meaning: str, /, *, table: str = "LowCardinality(String)") -> Field:
     """A text that repeats: an index into the dictionary on the wire, LowCardinality in the table."""
     return Field(name, number, Wire.DICT, table, meaning)
 
@@ -38,6 +38,7 @@ def words(
     number: int,
     count: str,
     meaning: str,
+    /,
     *,
     table: str = "Array(LowCardinality(String))",
 ) -> Field:
@@ -45,7 +46,7 @@ def words(
     return Field(name, number, Wire.DICT, table, meaning, count=count)
 
 
-def code(name: str, number: int, vocabulary: type[names.Code], meaning: str) -> Field:
+def code(name: str, number: int, vocabulary: type[names.Code], meaning: str, /) -> Field:
     """A word of a closed vocabulary, by its code; newer codes pass."""
     return Field(name, number, Wire.UINT32, "UInt8", meaning, low=0, high=255, vocabulary=vocabulary)
 
@@ -56,7 +57,7 @@ def flags(number: int, bits: dict[str, int]) -> Field:
     return Field("flags", number, Wire.UINT32, "UInt32", f"Bit set: {words}.", low=0, high=2**32 - 1)
 
 
-def count(name: str, number: int, of: str) -> Field:
+def count(name: str, number: int, of: str, /) -> Field:
     """The number of elements each row has in the fields that name this one."""
     return Field(name, number, Wire.COUNT, "", f"Number of {of} in the row.", low=0)
 
@@ -127,7 +128,7 @@ def present(number: int) -> Field:
     )
 
 
-def statistic(name: str, number: int, bit: int, meaning: str, *, wire: Wire = Wire.FLOAT, unit: str = "") -> Field:
+def statistic(name: str, number: int, bit: int, meaning: str, /, *, wire: Wire = Wire.FLOAT, unit: str = "") -> Field:
     """One figure of a tensor, absent where the level does not compute it."""
     table = {
         Wire.FLOAT: "Float32",

@@ -12,7 +12,7 @@ SHARDS = 16
 _DAY_NS = 86_400 * 10**9
 
 
-def step_trace_id(run_id: str, launch_id: bytes, step: int) -> tuple[int, int]:
+def step_trace_id(run_id: str, launch_id: bytes, step: int, /) -> tuple[int, int]:
     """The trace id of a training step, the same on all ranks.
 
     Args:

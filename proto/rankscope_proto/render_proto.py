@@ -34,7 +34,7 @@ def comment(field: Field) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _message(name: str, meaning: str, lines: list[str]) -> str:
+def _message(name: str, meaning: str, *, lines: list[str]) -> str:
     return "\n".join([f"// {meaning}", f"message {name} {{", *lines, "}"])
 
 
@@ -46,7 +46,7 @@ def _header_message() -> str:
             f"  // {comment(field)}",
             f"  {label}{scalar(field)} {field.name} = {field.number};",
         ]
-    return _message("Header", "Who sealed the batch, when, and what had been emitted by then.", lines)
+    return _message("Header", "Who sealed the batch, when, and what had been emitted by then.", lines=lines)
 
 
 def message_name(section: Section) -> str:
@@ -61,7 +61,7 @@ def _section_message(section: Section) -> str:
             f"  // {comment(field)}",
             f"  repeated {scalar(field)} {field.name} = {field.number};",
         ]
-    return _message(message_name(section), f"{section.meaning} Columns are as long as `{section.key}`.", lines)
+    return _message(message_name(section), f"{section.meaning} Columns are as long as `{section.key}`.", lines=lines)
 
 
 def _batch_message() -> str:
@@ -78,7 +78,7 @@ def _batch_message() -> str:
         "  // Unit: ns since 1970-01-01 UTC.",
         "  sfixed64 received = 16;",
     ]
-    return _message("Batch", "A header and columnar sections; the unit of delivery and of idempotency.", lines)
+    return _message("Batch", "A header and columnar sections; the unit of delivery and of idempotency.", lines=lines)
 
 
 def batch_proto() -> str:

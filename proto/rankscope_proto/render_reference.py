@@ -9,14 +9,14 @@ def _row(field: Field) -> str:
     return f"| `{field.name}` | {field.number} | {scalar(field)} | {field.table or '-'} | {comment(field)} |"
 
 
-def _fields(title: str, meaning: str, fields: tuple[Field, ...]) -> list[str]:
+def _fields(title: str, meaning: str, *, fields: tuple[Field, ...]) -> list[str]:
     head = ["| field | number | wire | table | meaning |", "| --- | --- | --- | --- | --- |"]
     return [f"## {title}", "", meaning, "", *head, *[_row(field) for field in fields], ""]
 
 
 def _section(section: Section) -> list[str]:
     meaning = f"{section.meaning} Table `{section.table}`, sorted by project, run, {', '.join(section.order_by)}."
-    lines = _fields(section.name, meaning, section.fields)
+    lines = _fields(section.name, meaning, fields=section.fields)
     if section.maps:
         lines += [f"`{column.name}` ({column.table}): {column.meaning}" for column in section.maps] + [""]
     return lines
@@ -32,7 +32,7 @@ def reference() -> str:
         *_fields(
             "header",
             "Who sealed the batch, when, and what had been emitted by then.",
-            header_fields(),
+            fields=header_fields(),
         ),
     ]
     for section in SECTIONS:

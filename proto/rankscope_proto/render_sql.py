@@ -86,7 +86,7 @@ def _row_header_select() -> list[str]:
     ]
 
 
-def _joined(section: Section, field: Field, rows: str) -> str:
+def _joined(section: Section, field: Field, *, rows: str) -> str:
     """The array, as long as the section, that ARRAY JOIN expands for one field."""
     source = f"{section.name}_{field.name}"
     if field.wire is Wire.PRESENT:
@@ -128,7 +128,7 @@ def _flat(section: Section, field: Field) -> str:
     return source
 
 
-def _slices(section: Section, field: Field, rows: str) -> str:
+def _slices(section: Section, field: Field, *, rows: str) -> str:
     counts = f"arrayResize({section.name}_{field.count}, {rows})"
     flat = f"{section.name}_{field.name}_flat"
     return f"arrayMap((n, e) -> arraySlice({flat}, e - n + 1, n), {counts}, arrayCumSum({counts}))"
@@ -147,10 +147,10 @@ def view(section: Section) -> str:
         *[_map_select(column) for column in section.maps],
     ]
     joined = [f"arrayEnumerate({section.name}_{section.key}) AS row_number"]
-    joined += [f"{_joined(section, field, rows)} AS c_{field.name}" for field in expanded]
+    joined += [f"{_joined(section, field, rows=rows)} AS c_{field.name}" for field in expanded]
     inner = ["*"]
     inner += [f"{_flat(section, field)} AS {section.name}_{field.name}_flat" for field in lists]
-    inner += [f"{_slices(section, field, rows)} AS {section.name}_{field.name}_rows" for field in lists]
+    inner += [f"{_slices(section, field, rows=rows)} AS {section.name}_{field.name}_rows" for field in lists]
     source = "landing" if not lists else "(\n    SELECT\n        " + ",\n        ".join(inner) + "\n    FROM landing\n)"
     return (
         f"CREATE MATERIALIZED VIEW IF NOT EXISTS {section.table}_from_landing TO {section.table} AS\nSELECT\n    "
