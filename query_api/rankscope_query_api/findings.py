@@ -115,7 +115,7 @@ def find_straggler(times: Sequence[StepTimes]) -> Straggler | None:
         straggler
         for phase in OWN_PHASES
         for rank in table.ranks
-        if (straggler := _judge(table, phase, rank)) is not None
+        if (straggler := _judge(table, phase, rank=rank)) is not None
     ]
     return max(found, key=lambda straggler: straggler.excess_ns, default=None)
 
@@ -187,7 +187,7 @@ def _over_others(values: Sequence[int]) -> list[float]:
     return result
 
 
-def _judge(table: _Table, phase: str, rank: int) -> Straggler | None:
+def _judge(table: _Table, phase: str, *, rank: int) -> Straggler | None:
     excess = table.excess[phase, rank]
     begin = _begin(excess)
     if begin is None or len(excess) - begin < _LEAST_STEPS:
@@ -196,12 +196,12 @@ def _judge(table: _Table, phase: str, rank: int) -> Straggler | None:
     step_ns = median(table.totals[begin:])
     always = sum(value > size / 2 for value in excess[begin:]) / (len(excess) - begin)
     charged = table.charged[begin:].count(rank)
-    lost_ns = _lost(table, rank, begin)
+    lost_ns = _lost(table, rank, begin=begin)
     if (
         size < _SHARE_OF_STEP * step_ns
         or always < _ALWAYS
-        or size < _OVER_NOISE * _deviation(table, phase, rank, begin=begin)
-        or size < _OVER_OTHERS * _greatest_of_others(table, phase, rank, begin=begin)
+        or size < _OVER_NOISE * _deviation(table, phase, rank=rank, begin=begin)
+        or size < _OVER_OTHERS * _greatest_of_others(table, phase, rank=rank, begin=begin)
         or charged < _CHARGED * (len(excess) - begin)
         or lost_ns < _SHARE_OF_STEP * step_ns
     ):
@@ -243,13 +243,13 @@ def _begin(excess: Sequence[float]) -> int | None:
     return begin
 
 
-def _greatest_of_others(table: _Table, phase: str, rank: int, *, begin: int) -> float:
+def _greatest_of_others(table: _Table, phase: str, *, rank: int, begin: int) -> float:
     if len(table.ranks) == 2:
         return 0.0  # the other one's excess is this one's, negated
     return max(0.0, *(median(table.excess[phase, other][begin:]) for other in table.ranks if other != rank))
 
 
-def _deviation(table: _Table, phase: str, rank: int, *, begin: int) -> float:
+def _deviation(table: _Table, phase: str, *, rank: int, begin: int) -> float:
     others = [table.excess[phase, other][begin:] for other in table.ranks if other != rank]
     samples = [] if len(others) == 1 else others  # of two ranks, the other's excess is this one's, negated
     if begin >= _LEAST_STEPS or not samples:
@@ -273,7 +273,7 @@ def _persistence(samples: Sequence[Sequence[float]]) -> float:
     return max(0.0, sin(pi * (same / pairs - 0.5))) if pairs > 0 else 0.0
 
 
-def _lost(table: _Table, rank: int, begin: int) -> float:
+def _lost(table: _Table, rank: int, *, begin: int) -> float:
     """Median, over the steps charged to a rank, of the mean time the others waited."""
     others = [table.waits[other] for other in table.ranks if other != rank]
     waits = [

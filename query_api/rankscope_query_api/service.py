@@ -48,12 +48,12 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S)
             server = _Server(config)
             logger.info("query service listens", extra={"host": own.host, "port": listener.getsockname()[1]})
-            await _until_stopped(server, listener, stop)
+            await _until_stopped(server, listener, stop=stop)
         finally:
             await store.close()
 
 
-async def _until_stopped(server: uvicorn.Server, listener: socket.socket, stop: asyncio.Event) -> None:
+async def _until_stopped(server: uvicorn.Server, listener: socket.socket, *, stop: asyncio.Event) -> None:
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="query-service")
     stopping = asyncio.create_task(stop.wait(), name="query-service-stop")
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rankscope_query_api.errors import SettingsError
 
@@ -17,7 +17,8 @@ PREFIX = "RANKSCOPE_"
 class Settings(BaseSettings):
     """Where the store is, where to listen, and how much one query may cost."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    # Nothing comes from the process's own environment: no variable's name begins with a null.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="\0")
 
     clickhouse_url: SecretStr = Field(
         default=SecretStr("http://default:@127.0.0.1:8123/default"),
@@ -41,26 +42,13 @@ class Settings(BaseSettings):
     )
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `from_environment` hands over: one process holds several services with settings of their own."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
-
-    @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """The settings an environment-like mapping holds.
+        """The settings an environment-like mapping holds; an empty value counts as not set.
 
         Raises:
             SettingsError: A value is not usable; the message names the variable.
         """
-        given = {name: environ[PREFIX + name.upper()] for name in cls.model_fields if PREFIX + name.upper() in environ}
+        given = {name: text for name in cls.model_fields if (text := environ.get(PREFIX + name.upper()))}
         try:
             return cls.model_validate(given)
         except ValidationError as error:

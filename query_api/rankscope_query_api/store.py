@@ -259,6 +259,22 @@ class LedgerEntry:
     ended: bool
 
 
+RUN_KEY = (int, str)
+"""Shape of the key of `runs`."""
+
+POINT_KEY = (int, int, int, str, int, int)
+"""Shape of the key of `metric_points`."""
+
+TRACE_KEY = (int, int, int)
+"""Shape of the key of `traces`."""
+
+STEP_KEY = (int, str)
+"""Shape of the key of `steps`."""
+
+TENSOR_KEY = (int, int, int, int, int, int, str)
+"""Shape of the key of `tensors`."""
+
+
 class RunReader(Protocol):
     """Runs, their processes and launches, their metrics and gaps."""
 
@@ -302,7 +318,7 @@ class SpanReader(Protocol):
         """The skeleton of a trace; nothing: there is no such trace in the run."""
         ...
 
-    async def spans(self, key: RunKey, trace: tuple[int, int], span_ids: Sequence[int]) -> Sequence[Record]:
+    async def spans(self, key: RunKey, trace: tuple[int, int], *, span_ids: Sequence[int]) -> Sequence[Record]:
         """These spans of a trace with all they hold, each once, in no order."""
         ...
 
@@ -314,11 +330,11 @@ class SpanReader(Protocol):
         """Launch ids whose step traces have this step, with their world size."""
         ...
 
-    async def step_paths(self, key: RunKey, launch: str, step: int) -> Sequence[PathTotal]:
+    async def step_paths(self, key: RunKey, launch: str, *, step: int) -> Sequence[PathTotal]:
         """What each rank did at each path of the step's trace."""
         ...
 
-    async def step_spans(self, key: RunKey, launch: str, step: int, rank: int) -> Table:
+    async def step_spans(self, key: RunKey, launch: str, *, step: int, rank: int) -> Table:
         """One rank's spans of a step's trace by (start, span_id): narrow columns, no payloads."""
         ...
 
@@ -334,7 +350,7 @@ class TensorReader(Protocol):
         """Rows in TQL's total order: (step, microstep, phase, row in its process, rank, row key)."""
         ...
 
-    async def nonfinite(self, key: RunKey, launch: str, step: int, *, limit: int) -> Slice[Record]:
+    async def nonfinite(self, key: RunKey, launch: str, *, step: int, limit: int) -> Slice[Record]:
         """The tensors with non-finite values at a step of a launch, in TQL's total order."""
         ...
 

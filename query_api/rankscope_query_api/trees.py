@@ -83,7 +83,7 @@ def build_forest(span_ids: Sequence[int], parents: Sequence[int]) -> Forest:
         roots.append(row)
         if parents[row]:
             orphans.add(row)
-    cut = _cut_cycles(roots, children, position, parents)
+    cut = _cut_cycles(roots, children, position=position, parents=parents)
     roots = sorted((*roots, *cut))
     return Forest(roots, dict(children), position, frozenset(orphans), frozenset(cut), len(span_ids) - len(position))
 
@@ -91,24 +91,25 @@ def build_forest(span_ids: Sequence[int], parents: Sequence[int]) -> Forest:
 def _cut_cycles(
     roots: Sequence[int],
     children: defaultdict[int, list[int]],
+    *,
     position: Mapping[int, int],
     parents: Sequence[int],
 ) -> list[int]:
     """Frees what no root reaches: the earliest span of each cycle leaves its parent; returns those spans."""
     reached: set[int] = set()
-    _reach(roots, children, reached)
+    _reach(roots, children, reached=reached)
     cut: list[int] = []
     for row in position.values():
         if row in reached:
             continue
-        first = _earliest_of_cycle(row, position, parents)
+        first = _earliest_of_cycle(row, position, parents=parents)
         children[position[parents[first]]].remove(first)
         cut.append(first)
-        _reach([first], children, reached)
+        _reach([first], children, reached=reached)
     return cut
 
 
-def _earliest_of_cycle(row: int, position: Mapping[int, int], parents: Sequence[int]) -> int:
+def _earliest_of_cycle(row: int, position: Mapping[int, int], *, parents: Sequence[int]) -> int:
     # Who is reached from no root and walks up its parents comes into a cycle; rows are ordered by start.
     seen: set[int] = set()
     while row not in seen:
@@ -120,7 +121,7 @@ def _earliest_of_cycle(row: int, position: Mapping[int, int], parents: Sequence[
     return min(cycle)
 
 
-def _reach(starts: Sequence[int], children: Mapping[int, Sequence[int]], reached: set[int]) -> None:
+def _reach(starts: Sequence[int], children: Mapping[int, Sequence[int]], *, reached: set[int]) -> None:
     stack = list(starts)
     while stack:
         row = stack.pop()
@@ -216,7 +217,7 @@ def merge_step(totals: Sequence[PathTotal], world_size: int) -> MergedTree:
     nodes: list[MergedNode] = []
     while stack:
         path = stack.pop()
-        nodes.append(_merged(path, by_path.get(path, ()), present))
+        nodes.append(_merged(path, by_path.get(path, ()), present=present))
         stack.extend(reversed(children.get(path, ())))
     known = set(present)
     return MergedTree(
@@ -243,7 +244,7 @@ def _path_children(by_path: Mapping[str, Sequence[PathTotal]]) -> defaultdict[st
     return children
 
 
-def _merged(path: str, totals: Sequence[PathTotal], present: Sequence[int]) -> MergedNode:
+def _merged(path: str, totals: Sequence[PathTotal], *, present: Sequence[int]) -> MergedNode:
     here = {total.rank for total in totals}
     durations = [total.duration_ns for total in totals] or [0]
     slowest = max(totals, key=lambda total: (total.duration_ns, -total.rank), default=None)

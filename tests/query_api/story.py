@@ -33,7 +33,7 @@ def span_id(rank: int, step: int, place: int, *, launch: bytes = LAUNCH) -> int:
 def step_spans(rank: int, step: int, *, launch: bytes = LAUNCH, times: Sequence[int], start: int) -> list[Row]:
     """One rank's spans of one step, from the durations of its phases in ns."""
     hi, lo = step_trace_id(RUN, launch, step)
-    shared = {
+    shared: Row = {
         "trace_hi": hi,
         "trace_lo": lo,
         "kind": SpanKind.SYSTEM.code,
@@ -43,7 +43,7 @@ def step_spans(rank: int, step: int, *, launch: bytes = LAUNCH, times: Sequence[
         "capture": 1,
     }
     root = span_id(rank, step, 0, launch=launch)
-    rows = [{**shared, "span_id": root, "name": "step", "path": "step", "start": start, "duration": sum(times)}]
+    rows: list[Row] = [{**shared, "span_id": root, "name": "step", "path": "step", "start": start, "duration": sum(times)}]
     begin = start
     for place, (phase, duration) in enumerate(zip(_PHASES, times, strict=True), start=1):
         rows.append(

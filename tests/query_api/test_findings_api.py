@@ -39,9 +39,9 @@ async def test_the_first_non_finite_value_is_a_query(api: httpx.AsyncClient) -> 
 
 async def test_tql_pages_hold_every_row_once(api: httpx.AsyncClient) -> None:
     seen: list[str] = []
-    after: dict[str, str | int] = {}
+    after: dict[str, str] = {}
     while True:
-        page = (await ask(api, 'span.name == "step" and step in 3..20', run=story.RUN, limit=10, **after)).json()
+        page = (await ask(api, 'span.name == "step" and step in 3..20', run=story.RUN, limit=25, **after)).json()
         seen += [row["span_id"] for row in page["items"]]
         if page["next"] is None:
             break

@@ -16,7 +16,7 @@ STATEMENTS = [*runs.STATEMENTS, *spans.STATEMENTS, *tensors.STATEMENTS, *ledger.
 TABLES = {section.table for section in SECTIONS} | {"batches", "trace_index"}
 
 
-def parsed(statement: str) -> exp.Expression:
+def parsed(statement: str) -> exp.Expr:
     """The statement's tree."""
     return sqlglot.parse_one(statement, dialect="clickhouse")
 

@@ -97,7 +97,7 @@ class ClickHouseLedger:
             ranges[record["incarnation_hex"]].append((record["first"], record["last"]))
         closed = {record["incarnation_hex"] for record in ended}
         sums = _by_incarnation(stored), _by_incarnation(lost)
-        return [_entry(record, ranges, closed, sums) for record in entries]
+        return [_entry(record, ranges, closed=closed, sums=sums) for record in entries]
 
 
 _Sums = dict[str, dict[str, int]]
@@ -111,7 +111,7 @@ def _by_incarnation(records: Sequence[Record]) -> _Sums:
 
 
 def _entry(
-    record: Record, ranges: dict[str, list[tuple[int, int]]], closed: set[str], sums: tuple[_Sums, _Sums]
+    record: Record, ranges: dict[str, list[tuple[int, int]]], *, closed: set[str], sums: tuple[_Sums, _Sums]
 ) -> LedgerEntry:
     incarnation: str = record["incarnation_hex"]
     stored, lost = sums

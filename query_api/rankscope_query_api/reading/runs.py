@@ -244,10 +244,3 @@ def _point(record: Record) -> Record:
 def _point_key(record: Record) -> Key:
     step = -1 if record["step"] is None else record["step"]
     return record["rank"], step, record["time_ns"], record["incarnation_hex"], record["seq"], record["idx"]
-
-
-RUN_KEY = (int, str)
-"""Shape of the key of `runs`."""
-
-POINT_KEY = (int, int, int, str, int, int)
-"""Shape of the key of `metric_points`."""

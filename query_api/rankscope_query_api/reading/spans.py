@@ -246,7 +246,7 @@ class ClickHouseSpans:
         table = await self._clickhouse.select(EDGES, {**_of(key), "hi": trace[0], "lo": trace[1]})
         return SpanEdges(*table.columns) if table.columns else SpanEdges()
 
-    async def spans(self, key: RunKey, trace: tuple[int, int], span_ids: Sequence[int]) -> Sequence[Record]:
+    async def spans(self, key: RunKey, trace: tuple[int, int], *, span_ids: Sequence[int]) -> Sequence[Record]:
         """See `SpanReader`."""
         table = await self._clickhouse.select(
             SPANS, {**_of(key), "hi": trace[0], "lo": trace[1], "ids": list(span_ids)}
@@ -267,12 +267,12 @@ class ClickHouseSpans:
         table = await self._clickhouse.select(LAUNCHES_OF_STEP, {**_of(key), "step": step})
         return {record["launch"]: record["world_size"] for record in table.records()}
 
-    async def step_paths(self, key: RunKey, launch: str, step: int) -> Sequence[PathTotal]:
+    async def step_paths(self, key: RunKey, launch: str, *, step: int) -> Sequence[PathTotal]:
         """See `SpanReader`."""
         table = await self._clickhouse.select(STEP_PATHS, {**_of(key), "step": step, "launch": launch})
         return [PathTotal(**record) for record in table.records()]
 
-    async def step_spans(self, key: RunKey, launch: str, step: int, rank: int) -> Table:
+    async def step_spans(self, key: RunKey, launch: str, *, step: int, rank: int) -> Table:
         """See `SpanReader`."""
         return await self._clickhouse.select(STEP_SPANS, {**_of(key), "step": step, "launch": launch, "rank": rank})
 
@@ -299,10 +299,3 @@ def _trace_key(record: Record) -> Key:
 
 def _step_key(record: Record) -> Key:
     return record["step_of"], record["launch"]
-
-
-TRACE_KEY = (int, int, int)
-"""Shape of the key of `traces`."""
-
-STEP_KEY = (int, str)
-"""Shape of the key of `steps`."""

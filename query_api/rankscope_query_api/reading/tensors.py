@@ -81,7 +81,7 @@ class ClickHouseTensors:
         found = table.records()
         return Slice(found[:limit], total, _key(found[limit - 1]) if len(found) > limit else None)
 
-    async def nonfinite(self, key: RunKey, launch: str, step: int, *, limit: int) -> Slice[Record]:
+    async def nonfinite(self, key: RunKey, launch: str, *, step: int, limit: int) -> Slice[Record]:
         """See `TensorReader`."""
         where: dict[str, Value] = {"project": key.project, "run": key.run, "launch": launch, "step": step}
         total = (await self._clickhouse.select(NONFINITE_COUNT, where)).columns[0][0]
@@ -95,7 +95,3 @@ def _key(record: Record) -> Key:
         *(step, record["microstep"], record["phase"], record["seq"], record["idx"], record["rank"]),
         record["incarnation_hex"],
     )
-
-
-TENSOR_KEY = (int, int, int, int, int, int, str)
-"""Shape of the key of `tensors`."""

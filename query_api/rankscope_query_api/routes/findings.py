@@ -67,7 +67,7 @@ async def _nonfinite(store: TraceStore, key: RunKey) -> dict[str, Json] | None:
     if not page.items:
         return None
     first: Record = dict(page.items[0])
-    tensors = await store.tensors.nonfinite(key, first["launch_id"], first["step"], limit=_TENSORS_SHOWN)
+    tensors = await store.tensors.nonfinite(key, first["launch_id"], step=first["step"], limit=_TENSORS_SHOWN)
     return {
         "rank": first["rank"],
         "step": first["step"],

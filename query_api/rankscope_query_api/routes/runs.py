@@ -12,10 +12,9 @@ from pydantic import Field
 from rankscope_proto.names import ProcessRole, RunStatus
 from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of, moment
 from rankscope_query_api.errors import unknown
-from rankscope_query_api.reading.runs import POINT_KEY, RUN_KEY
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.store import Launch, Process, RunKey, RunSummary, TraceStore
+from rankscope_query_api.store import POINT_KEY, RUN_KEY, Launch, Process, RunKey, RunSummary, TraceStore
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
 
@@ -76,12 +75,12 @@ async def list_metrics(request: Request, run: Run, *, query: Annotated[MetricQue
     await launches_of(store, key)
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("scalars",))]
     if query.name is not None:
-        return await _points(store, key, query, gaps=gaps)
+        return await _points(store, key, query=query, gaps=gaps)
     items = await store.runs.metric_names(key)
     return json_answer(Page(items, len(items), gaps=gaps).as_json())
 
 
-async def _points(store: TraceStore, key: RunKey, query: MetricQuery, *, gaps: Sequence[dict[str, Json]]) -> Response:
+async def _points(store: TraceStore, key: RunKey, *, query: MetricQuery, gaps: Sequence[dict[str, Json]]) -> Response:
     name = query.name or ""
     found = await store.runs.metric_points(key, name, limit=query.limit, after=key_of(query.after, POINT_KEY))
     if not found.total:

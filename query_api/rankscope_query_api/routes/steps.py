@@ -12,7 +12,6 @@ from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import Phase, SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of, moment
 from rankscope_query_api.errors import NotFoundError
-from rankscope_query_api.reading.spans import STEP_KEY
 from rankscope_query_api.routes.asking import (
     PREFIX,
     Paged,
@@ -23,7 +22,7 @@ from rankscope_query_api.routes.asking import (
     store_of,
 )
 from rankscope_query_api.routes.records import gap_json, span_hex, trace_hex
-from rankscope_query_api.store import Launch, Record, RunKey, Table, TraceStore
+from rankscope_query_api.store import STEP_KEY, Launch, Record, RunKey, Table, TraceStore
 from rankscope_query_api.trees import Forest, MergedNode, RankStep, build_forest, merge_step
 
 router = APIRouter(prefix=PREFIX, tags=["steps"])
@@ -41,7 +40,7 @@ class StepsQuery(Paged):
 class TreeQuery(Paged):
     """Which launch, and whether one rank's own tree is meant."""
 
-    limit: int = Field(default=1000, ge=1, le=100_000, description="Most nodes in the answer, parents first.")
+    limit: int = Field(default=1000, ge=1, le=10_000, description="Most nodes in the answer, parents first.")
     launch: str | None = Field(
         default=None, max_length=64, description="Launch id or attempt; left out: the latest that has the step."
     )
@@ -80,7 +79,7 @@ async def list_steps(request: Request, run: Run, *, query: Annotated[StepsQuery,
     )
     attempts = {one.launch_id: one.attempt for one in launches}
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",))]
-    items = [_step_json(run, record, attempts) for record in found.items]
+    items = [_step_json(run, record, attempts=attempts) for record in found.items]
     return json_answer(Page(items, found.total, cursor(found.next), gaps=gaps).as_json())
 
 
@@ -91,12 +90,12 @@ async def show_tree(request: Request, run: Run, step: StepNumber, *, query: Anno
     The nodes come as a flat list, a parent before its children, each with its depth.
     """
     store = store_of(request)
-    asked = await _asked(store, RunKey(query.project, run), step, launch=query.launch)
+    asked = await _asked(store, RunKey(query.project, run), step=step, launch=query.launch)
     begin = int((key_of(query.after, _PLACE_KEY) or (0,))[0])
     gaps = [gap_json(gap) for gap in await store.runs.gaps(asked.key, sections=("spans",), step=step)]
     if query.rank is not None:
-        return await _rank_tree(store, asked, query.rank, begin=begin, limit=query.limit, gaps=gaps)
-    totals = await store.spans.step_paths(asked.key, asked.launch.launch_id, step)
+        return await _rank_tree(store, asked, rank=query.rank, begin=begin, limit=query.limit, gaps=gaps)
+    totals = await store.spans.step_paths(asked.key, asked.launch.launch_id, step=step)
     tree = await asyncio.to_thread(merge_step, totals, asked.world_size)
     nodes = tree.nodes[begin : begin + query.limit]
     end = begin + len(nodes)
@@ -111,7 +110,7 @@ async def show_tree(request: Request, run: Run, step: StepNumber, *, query: Anno
     return json_answer({**page.as_json(), **asked.as_json(), "missing_ranks": tree.missing_ranks, "ranks": ranks})
 
 
-async def _asked(store: TraceStore, key: RunKey, step: int, *, launch: str | None) -> _Asked:
+async def _asked(store: TraceStore, key: RunKey, *, step: int, launch: str | None) -> _Asked:
     launches = await launches_of(store, key)
     sizes = await store.spans.launches_of_step(key, step)
     meant = launch_named(launches, launch, among=sizes)
@@ -126,9 +125,9 @@ async def _asked(store: TraceStore, key: RunKey, step: int, *, launch: str | Non
 
 
 async def _rank_tree(
-    store: TraceStore, asked: _Asked, rank: int, *, begin: int, limit: int, gaps: Sequence[dict[str, Json]]
+    store: TraceStore, asked: _Asked, *, rank: int, begin: int, limit: int, gaps: Sequence[dict[str, Json]]
 ) -> Response:
-    table = await store.spans.step_spans(asked.key, asked.launch.launch_id, asked.step, rank)
+    table = await store.spans.step_spans(asked.key, asked.launch.launch_id, step=asked.step, rank=rank)
     if not table.columns or not table.columns[0]:
         raise NotFoundError(
             f"rank {rank} has nothing of step {asked.step} in run {asked.key.run!r}",
@@ -139,7 +138,7 @@ async def _rank_tree(
     shown = places[begin : begin + limit]
     end = begin + len(shown)
     page = Page(
-        items=[_span_node_json(table, forest, row, depth) for row, depth in shown],
+        items=[_span_node_json(table, forest, row=row, depth=depth) for row, depth in shown],
         total=forest.size,
         next=cursor((end,) if end < len(places) else None),
         warnings=forest.warnings(),
@@ -153,7 +152,7 @@ def _grown(table: Table) -> tuple[Forest, list[tuple[int, int]]]:
     return forest, list(forest.preorder())
 
 
-def _span_node_json(table: Table, forest: Forest, row: int, depth: int) -> dict[str, Json]:
+def _span_node_json(table: Table, forest: Forest, *, row: int, depth: int) -> dict[str, Json]:
     span_id, parent, start, duration, name, kind, status, phase, microstep = (column[row] for column in table.columns)
     return {
         "span_id": span_hex(span_id),
@@ -206,7 +205,7 @@ def _rank_json(rank: RankStep) -> dict[str, Json]:
     }
 
 
-def _step_json(run: str, record: Record, attempts: dict[str, int]) -> dict[str, Json]:
+def _step_json(run: str, record: Record, *, attempts: dict[str, int]) -> dict[str, Json]:
     hi, lo = step_trace_id(run, bytes.fromhex(record["launch"]), record["step_of"])
     return {
         "step": record["step_of"],

@@ -11,10 +11,9 @@ from pydantic import Field, field_validator
 from rankscope_proto.names import SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, Key, Page, cursor, json_answer, key_of, moment
 from rankscope_query_api.errors import NotFoundError, unknown
-from rankscope_query_api.reading.spans import TRACE_KEY
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, TraceId, code_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json, span_json, trace_hex
-from rankscope_query_api.store import Record, RunKey, SpanFilter, TraceStore
+from rankscope_query_api.store import TRACE_KEY, Record, RunKey, SpanFilter, TraceStore
 from rankscope_query_api.trees import Forest, build_forest
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
@@ -89,19 +88,19 @@ async def list_children(
     if not edges.span_id:
         raise unknown("trace", trace.lower(), project=query.project, known=(), lister=f"GET /api/v1/runs/{run}/traces")
     forest = await asyncio.to_thread(build_forest, edges.span_id, edges.parent_span_id)
-    rows = _children(forest, query.parent, trace)
+    rows = _children(forest, query.parent, trace=trace)
     after = key_of(query.after, CHILD_KEY)
     keys: list[Key] = [(edges.start_ns[row], edges.span_id[row]) for row in rows]
     begin = 0 if after is None else next((place for place, one in enumerate(keys) if one > after), len(keys))
     shown = rows[begin : begin + query.limit]
     last = keys[begin + len(shown) - 1] if begin + len(shown) < len(rows) else None
-    items = await _span_items(store, key, ids, forest=forest, rows=shown, span_ids=edges.span_id)
+    items = await _span_items(store, key, trace=ids, forest=forest, rows=shown, span_ids=edges.span_id)
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",))]
     page = Page(items, len(rows), cursor(last), warnings=forest.warnings(), gaps=gaps)
     return json_answer({**page.as_json(), "spans": forest.size})
 
 
-def _children(forest: Forest, parent: str | None, trace: str) -> Sequence[int]:
+def _children(forest: Forest, parent: str | None, *, trace: str) -> Sequence[int]:
     if parent is None:
         return forest.roots
     row = forest.position.get(int(parent, 16))
@@ -117,8 +116,8 @@ def _children(forest: Forest, parent: str | None, trace: str) -> Sequence[int]:
 async def _span_items(
     store: TraceStore,
     key: RunKey,
-    trace: tuple[int, int],
     *,
+    trace: tuple[int, int],
     forest: Forest,
     rows: Sequence[int],
     span_ids: Sequence[int],
@@ -126,7 +125,8 @@ async def _span_items(
     if not rows:
         return []
     records = {
-        record["span_id"]: record for record in await store.spans.spans(key, trace, [span_ids[row] for row in rows])
+        record["span_id"]: record
+        for record in await store.spans.spans(key, trace, span_ids=[span_ids[row] for row in rows])
     }
     return [
         {
