@@ -43,7 +43,9 @@ def step_spans(rank: int, step: int, *, launch: bytes = LAUNCH, times: Sequence[
         "capture": 1,
     }
     root = span_id(rank, step, 0, launch=launch)
-    rows: list[Row] = [{**shared, "span_id": root, "name": "step", "path": "step", "start": start, "duration": sum(times)}]
+    rows: list[Row] = [
+        {**shared, "span_id": root, "name": "step", "path": "step", "start": start, "duration": sum(times)}
+    ]
     begin = start
     for place, (phase, duration) in enumerate(zip(_PHASES, times, strict=True), start=1):
         rows.append(

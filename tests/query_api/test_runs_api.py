@@ -30,7 +30,7 @@ async def test_a_run_shows_its_launches_processes_and_configuration(api: httpx.A
 
 async def test_metrics_are_listed_and_a_series_is_read_by_rank_and_step(api: httpx.AsyncClient) -> None:
     names = await get(api, f"{RUN}/metrics")
-    points = await walked(api, f"{RUN}/metrics", limit=37, name="loss")
+    points = await walked(api, f"{RUN}/metrics", limit=50, name="loss")
 
     assert [(one["name"], one["points"], one["last_step"]) for one in names["items"]] == [("loss", 120, 29)]
     assert [(point["rank"], point["step"]) for point in points] == [

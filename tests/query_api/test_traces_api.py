@@ -152,7 +152,7 @@ async def test_tensors_are_read_by_module_step_rank_and_role(api: httpx.AsyncCli
 
 
 async def test_every_tensor_row_is_on_one_page_in_the_order_of_its_making(api: httpx.AsyncClient) -> None:
-    rows = await walked(api, f"{RUN}/tensors", limit=23)
+    rows = await walked(api, f"{RUN}/tensors", limit=90)
 
     assert len(rows) == 4 * 4 * story.STEPS // 2
     order = [(row["step"], ["forward", "backward", "optimizer"].index(row["phase"])) for row in rows]
