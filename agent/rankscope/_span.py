@@ -5,10 +5,11 @@ batch needs beyond that (paths, dictionaries, columns) is made later by the seal
 finished span is never changed: the sealing thread may be reading it.
 """
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Self, SupportsIndex, TypedDict, Unpack, cast
 
 from rankscope._labels import Label, labels, numbers
 from rankscope_proto.names import SPAN_FLAGS, SpanKind, SpanStatus
@@ -300,9 +301,20 @@ def checked_step(step: object) -> int:
     Raises:
         ValueError: not a whole number from 0 to 2**63 - 1.
     """
-    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MAX_INT64:
+    number = whole_number(step)
+    if number is None or not 0 <= number <= MAX_INT64:
         raise ValueError(f"a step is a whole number from 0 to 2**63 - 1, not {step!r}")
-    return int(step)
+    return number
+
+
+def whole_number(value: object) -> int | None:
+    """The value of an int or of what stands for one, such as numpy's; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:  # an array of several numbers has the method too
+        return None
 
 
 def hex_id(text: object, digits: int) -> int:

@@ -8,7 +8,7 @@ automatic ones at most one is open, and none while one by hand is.
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rankscope._span import IN_STEP_TRACE, Span
+from rankscope._span import IN_STEP_TRACE, Span, whole_number
 from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import Phase
 
@@ -157,9 +157,10 @@ def checked_microstep(microstep: object) -> int:
     Raises:
         ValueError: not a whole number from 0 to 2**32 - 1.
     """
-    if isinstance(microstep, bool) or not isinstance(microstep, int) or not 0 <= microstep <= MAX_MICROSTEP:
+    number = whole_number(microstep)
+    if number is None or not 0 <= number <= MAX_MICROSTEP:
         raise ValueError(f"a microstep is a whole number from 0 to 2**32 - 1, not {microstep!r}")
-    return microstep
+    return number
 
 
 def _phase_span(step: Step, phase: Phase) -> Span:

@@ -10,6 +10,7 @@ assert [row["name"] for row in exporter.rows("spans")] == ["step"]
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, cast
 
 from rankscope._export import Exporter, Refusal, SealedBatch
@@ -155,7 +156,7 @@ def _column(message: Batch, part: object, *, field: Field, count: int) -> Sequen
         empty = "" if field.wire in (Wire.DICT, Wire.STRING) else 0
         return values or [None if field.optional is not None else empty] * count
     lengths = list(getattr(part, field.count)) or [0] * count
-    ends = [sum(lengths[: row + 1]) for row in range(count)]
+    ends = accumulate(lengths)
     return [values[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 

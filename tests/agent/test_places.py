@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from rankscope._identity import readable_id
 from rankscope._rank import find_rank
 from rankscope._settings import Settings
 from rankscope.errors import ConfigError
+from tests.ground.processes import free_port
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "GROUP_WORLD_SIZE": "2"}
 SLURM = {
@@ -163,3 +165,15 @@ def test_a_launch_can_be_given_as_a_uuid() -> None:
     launch = uuid.uuid4()
 
     assert settings({"RANKSCOPE_LAUNCH_ID": str(launch)}).launch_id == launch.bytes
+
+
+def test_a_store_that_does_not_answer_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope._agree.STORE_TIMEOUT", timedelta(seconds=1))
+    environ = TORCHRUN | {
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+
+    with pytest.raises(ConfigError, match=r"did not answer within 1 s .*RANKSCOPE_RUN_ID"):
+        agree(find_rank(environ, settings(environ)), environ)

@@ -1,15 +1,19 @@
 """Everything but spans: metrics, what is said of the run, heartbeats, the end of the stream."""
 
+import io
 import json
 import math
 import sys
 import threading
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
 from rankscope import Run
 from rankscope._heartbeat import open_span_block
 from rankscope._run_info import RunInfo, config_json, masked_command
+from rankscope._voice import say
 from rankscope.testing import ManualClock, MemoryExporter
 from rankscope_proto.names import SPAN_FLAGS, RunStatus, SpanStatus
 from tests.ground.processes import wait_until
@@ -186,3 +190,28 @@ def test_faults_of_many_kinds_are_counted_under_few() -> None:
 
     assert sum(run.faults.values()) == 200
     assert len(run.faults) < 100
+
+
+def test_what_is_said_goes_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Bar:
+        @staticmethod
+        def write(text: str, *, file: object) -> None:
+            written.append(text)
+            assert file is sys.stderr
+
+    monkeypatch.setitem(sys.modules, "tqdm", cast("ModuleType", SimpleNamespace(tqdm=Bar)))
+
+    say("here")
+
+    assert written == ["rankscope: here"]
+
+
+def test_nobody_to_tell_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tqdm", raising=False)
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+
+    say("into the void")

@@ -280,3 +280,17 @@ def test_a_change_after_the_end_is_not_kept_and_counted() -> None:
 
     assert exporter.rows("spans")[0]["numbers"] == {}
     assert sum(run.faults.values()) == 2
+
+
+def test_a_step_may_be_any_whole_number_type() -> None:
+    class Whole:  # as numpy's integers are
+        def __index__(self) -> int:
+            return 3
+
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.step(Whole(), Whole()):  # pyright: ignore[reportArgumentType]
+        pass
+
+    (row,) = exporter.rows("spans")
+    assert (row["step"], row["microstep"]) == (3, 3)
