@@ -214,6 +214,11 @@ class Buffer:
         outcome, accepted, durable, held = cast("list[int]", answer)
         return Accepted(Outcome(outcome), accepted, durable, held)
 
+    async def held(self, shard: int) -> int:
+        """Payload bytes a shard holds."""
+        answer = await self._command("GET", bytes_key(shard))
+        return int(answer) if isinstance(answer, bytes) else 0
+
     async def prepare_reading(self) -> None:
         """Makes the consumer group on every shard; safe to repeat."""
         for shard in range(SHARDS):

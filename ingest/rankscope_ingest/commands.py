@@ -53,7 +53,7 @@ def gateway(
     shard_budget_bytes: Annotated[
         int,
         typer.Option(envvar="RANKSCOPE_SHARD_BUDGET_BYTES", help=_help(GatewaySettings, "shard_budget_bytes")),
-    ] = 32 * 2**20,
+    ] = 16 * 2**20,
     metrics_listen: Annotated[
         str,
         typer.Option(envvar="RANKSCOPE_GATEWAY_METRICS_LISTEN", help=_help(GatewaySettings, "gateway_metrics_listen")),

@@ -5,7 +5,9 @@ It promises that what it accepts is valid by `validate.py`, is in the broker und
 which: a permanent refusal, or how long to wait. It keeps no batch: it may be killed at any time.
 """
 
+import asyncio
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 MAX_CREDIT_BYTES = 4 * 2**20
 NO_ROOM_RETRY_MS = 200
+ROOM_WAIT_S = 2.0
+ROOM_POLL_S = 0.05
 _RECEIVED_TAG = b"\x81\x01"
 """Field 16 of Batch, eight bytes: appending a field to a message is legal protobuf."""
 
@@ -44,6 +48,10 @@ class Acceptor(Protocol):
 
     async def accept(self, shard: int, offer: Offer, *, budget: int) -> Accepted:
         """Offers a batch; repeating it has no further effect. Raises Busy or BrokerUnavailable."""
+        ...
+
+    async def held(self, shard: int) -> int:
+        """Payload bytes a shard holds."""
         ...
 
 
@@ -91,8 +99,11 @@ class IngestService:
         """
         with metrics.STREAMS.track_inprogress():
             try:
+                stand: Accepted | None = None
                 async for request in requests:
-                    yield self._ack(await self._accept(request))
+                    if stand is None or not _is_behind(request, stand):
+                        stand = await self._accept(request)
+                    yield self._ack(stand)
             except IngestError as error:
                 await abort(context, error)
 
@@ -101,7 +112,7 @@ class IngestService:
         try:
             sealed, batch = _parse(request, now_ns)
             shard = shard_of(batch.run_id, sealed.incarnation)
-            stand = await self._acceptor.accept(shard, _offer(sealed, now_ns), budget=self._budget)
+            stand = await self._offer(shard, _offer(sealed, now_ns))
         except IngestError as error:
             metrics.BATCHES.labels(_result_of(error)).inc()
             raise
@@ -113,6 +124,19 @@ class IngestService:
         elif stand.outcome is Outcome.CONFLICT:
             names = {"run_id": batch.run_id, "incarnation": sealed.incarnation.hex(), "seq": sealed.seq}
             logger.error("another payload came under a seq already accepted; kept in quarantine", extra=names)
+        return stand
+
+    async def _offer(self, shard: int, offer: Offer) -> Accepted:
+        """Offers a batch, and waits a little for room: cheaper than having it sent and checked again.
+
+        Not reading on is what holds the sender back meanwhile. Its watchdog expects an answer within 5 s.
+        """
+        stand = await self._acceptor.accept(shard, offer, budget=self._budget)
+        deadline = time.monotonic() + ROOM_WAIT_S
+        while stand.outcome is Outcome.NO_ROOM and time.monotonic() < deadline:
+            await asyncio.sleep(ROOM_POLL_S * random.uniform(1, 2))
+            if await self._acceptor.held(shard) + len(offer.payload) <= self._budget:
+                stand = await self._acceptor.accept(shard, offer, budget=self._budget)
         return stand
 
     def _ack(self, stand: Accepted) -> bytes:
@@ -128,12 +152,24 @@ class IngestService:
         ).SerializeToString()
 
 
+def _is_behind(request: bytes, stand: Accepted) -> bool:
+    """Whether a batch follows one that was not taken: the answer is the same, nothing need be checked."""
+    if stand.outcome not in {Outcome.NO_ROOM, Outcome.EXPECTED}:
+        return False
+    sealed = _envelope(request)
+    return sealed.seq > max(stand.accepted, sealed.base)
+
+
 def _parse(request: bytes, now_ns: int) -> tuple[Sealed, Checked]:
+    sealed = _envelope(request)
+    return sealed, check(sealed, now_ns=now_ns)
+
+
+def _envelope(request: bytes) -> Sealed:
     try:
-        sealed = Sealed.FromString(request)
+        return Sealed.FromString(request)
     except DecodeError as error:
         raise Refused("sealed", "the request is not a Sealed of rankscope.v1") from error
-    return sealed, check(sealed, now_ns=now_ns)
 
 
 def _offer(sealed: Sealed, now_ns: int) -> Offer:

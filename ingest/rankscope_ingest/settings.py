@@ -62,7 +62,7 @@ class BrokerSettings(ServiceSettings):
     redis_url: RedisUrl
     broker_folder: Path = Field(description="Folder of the broker's append-only file; made if missing.")
     broker_max_memory_bytes: int = Field(
-        default=768 * MIB, ge=64 * MIB, description="Memory at which the broker refuses instead of evicting."
+        default=384 * MIB, ge=64 * MIB, description="Memory at which the broker refuses instead of evicting."
     )
 
 
@@ -72,7 +72,7 @@ class GatewaySettings(ServiceSettings):
     redis_url: RedisUrl = DEFAULT_REDIS_URL
     gateway_listen: str = Field(default="127.0.0.1:8471", description="host:port that speaks gRPC.")
     shard_budget_bytes: int = Field(
-        default=32 * MIB,
+        default=16 * MIB,
         ge=8 * MIB,
         description="Bytes one of the 16 stream shards may hold before senders are asked to wait.",
     )
