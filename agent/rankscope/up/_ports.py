@@ -1,7 +1,9 @@
 """Ports on loopback: the usual ones, and the next free ones when something else sits there."""
 
+import contextlib
 import socket
-from collections.abc import Collection
+from collections.abc import Iterator
+from typing import Self
 
 from rankscope.up._errors import UpError
 
@@ -14,23 +16,62 @@ RESERVED = frozenset({QUERY_PORT, GATEWAY_PORT, HTTP_INGEST_PORT})
 SEARCH = 200
 
 
-def next_free(wanted: int, *, taken: Collection[int] = ()) -> int:
-    """`wanted` if nothing listens there, else the next port that is free and nobody's usual one.
+class PortClaims:
+    """The ports of one server, from when they are chosen to its end.
 
-    Args:
-        wanted: 1–65535, or 0 for any free port.
-        taken: ports already given to other parts.
-
-    Raises:
-        UpError: none of the next 200 ports is free.
+    Between finding a port free and listening on it, another server may find the same. So a port is claimed by a
+    name in the kernel's abstract socket namespace, which has the reach of ports (a network namespace, all users)
+    and ends with its process.
     """
-    if wanted == 0:
-        return _any_free(taken)
-    later = (port for port in range(wanted + 1, min(wanted + SEARCH, 65536)) if port not in RESERVED)
-    for port in (wanted, *later):
-        if port not in taken and _is_free(port):
-            return port
-    raise UpError(f"no free port from {wanted} on", hint="name a free one with --query-port and --gateway-port")
+
+    def __init__(self) -> None:
+        self._claims = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._claims.close()
+
+    def take(self, wanted: int) -> int:
+        """`wanted` if it is free, else the next port that is free and nobody's usual one.
+
+        Args:
+            wanted: 1–65535, or 0 for any free port.
+
+        Raises:
+            UpError: none of the next 200 ports is free.
+        """
+        later = (port for port in range(wanted + 1, min(wanted + SEARCH, 65536)) if port not in RESERVED)
+        for port in (wanted, *later) if wanted else _any_ports():
+            if self._claim(port):
+                return port
+        raise UpError(f"no free port from {wanted} on", hint="name a free one with --query-port and --gateway-port")
+
+    def _claim(self, port: int) -> bool:
+        if not _is_free(port):
+            return False
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0rankscope-port-{port}")
+        except OSError:
+            claim.close()
+            return False
+        self._claims.enter_context(claim)
+        return True
+
+
+def any_free_port() -> int:
+    """A port on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _any_ports() -> Iterator[int]:
+    while True:
+        yield any_free_port()
 
 
 def _is_free(port: int) -> bool:
@@ -42,12 +83,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _any_free(taken: Collection[int]) -> int:
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in taken:
-            return port

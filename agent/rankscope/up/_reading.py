@@ -8,7 +8,7 @@ from typing import Self
 
 from rankscope.up._errors import PartFailedError, UpError
 from rankscope.up._folder import DataFolder
-from rankscope.up._ports import next_free
+from rankscope.up._ports import any_free_port
 from rankscope.up._probes import http_ready, until
 from rankscope.up._server import working_in
 from rankscope.up._services import Serve, load_service, require
@@ -40,7 +40,7 @@ def reading(folder: DataFolder) -> Generator[str]:
     require("reading a data folder", "chdb", extra="embedded,server")
     serve = load_service("query-service")
     with folder.held(), working_in(folder.store):
-        port = next_free(0)
+        port = any_free_port()
         settings = {
             "RANKSCOPE_HOME": str(folder.path),
             "RANKSCOPE_CLICKHOUSE_URL": f"chdb://{folder.store}",

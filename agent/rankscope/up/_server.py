@@ -20,7 +20,7 @@ from rankscope._version import __version__
 from rankscope.up._errors import PartFailedError
 from rankscope.up._folder import DataFolder
 from rankscope.up._parts import Answers, ChildPart, Part, TaskPart
-from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, next_free
+from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, PortClaims
 from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until, writer_writes
 from rankscope.up._services import load_service, require
 
@@ -94,7 +94,8 @@ class LocalServer:
             resources.enter_context(self._folder.held())
             sockets = resources.enter_context(self._folder.socket_folder())
             resources.enter_context(working_in(self._folder.store))
-            ports = _free_ports(self._wanted)
+            claims = resources.enter_context(PortClaims())
+            ports = Ports(query=claims.take(self._wanted.query), gateway=claims.take(self._wanted.gateway))
             parts = self._parts(sockets, ports)
             endpoints = self._endpoints(ports)
             try:
@@ -260,11 +261,6 @@ async def _first_of(*awaitables: Awaitable[object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _free_ports(wanted: Ports) -> Ports:
-    query = next_free(wanted.query)
-    return Ports(query=query, gateway=next_free(wanted.gateway, taken=(query,)))
 
 
 def _moved(wanted: Ports, got: Ports) -> Iterator[str]:
