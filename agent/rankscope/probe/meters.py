@@ -131,10 +131,6 @@ def _sum_of_squares(flat: Tensor) -> float:
 class Event(Protocol):
     """A point on a device's stream."""
 
-    def record(self) -> object:
-        """Mark the point, on the current stream."""
-        ...
-
     def query(self) -> bool:
         """Whether the device has passed it; never waits."""
         ...
@@ -147,28 +143,38 @@ class Event(Protocol):
 class Device(Protocol):
     """What a meter needs of an accelerator; `Accelerator` is the real one."""
 
-    def event(self) -> Event:
-        """A new event."""
+    def host_buffer(self, size: int) -> Tensor:
+        """float32[size] on the host, that the device can copy to without making the host wait."""
         ...
 
-    def host_buffer(self, size: int) -> Tensor:
-        """float32[size] on the host, that the device can copy to without waiting."""
+    def send(self, packed: Tensor, host: Tensor) -> Event:
+        """Start a copy to the host; returns the event that has passed when `host` may be read."""
         ...
 
 
 class Accelerator:
-    """The accelerator of one device type, through torch's device-generic interface."""
+    """An accelerator, through torch's device-generic interface.
+
+    Args:
+        device: Which one.
+    """
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._module = torch.get_device_module(device)
-
-    def event(self) -> Event:
-        """A new event of this device type."""
-        return self._module.Event()
 
     def host_buffer(self, size: int) -> Tensor:
         """Pinned, or the copy would be synchronous."""
         return torch.empty(size, dtype=torch.float32, pin_memory=True)
+
+    def send(self, packed: Tensor, host: Tensor) -> Event:
+        """Copy on the device's current stream, which backward has joined when the step ends."""
+        # An event belongs to the device that is current when it is recorded, whatever tensors it is meant for.
+        with self._module.device(self._device):
+            host.copy_(packed, non_blocking=True)
+            event = self._module.Event()
+            event.record()
+        return event
 
 
 @dataclass(slots=True)
@@ -226,9 +232,7 @@ class DeviceMeter:
         counts = torch.stack(self._counts).to(torch.int32).view(torch.float32)
         packed = torch.cat([counts, torch.stack(self._norms)]) if self._norms else counts
         host = self._buffer(packed.numel())
-        host[: packed.numel()].copy_(packed, non_blocking=True)
-        event = self._device.event()
-        event.record()
+        event = self._device.send(packed, host[: packed.numel()])
         self._travelling.append(_Travelling(event, packed, host, self._rows, self._with_norms))
         self._rows, self._with_norms, self._counts, self._norms = [], [], [], []
 

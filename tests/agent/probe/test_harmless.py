@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rankscope._run import Run
 from rankscope.probe.attach import attach
 from rankscope.probe.capture import meter_of
 from rankscope.probe.meters import DeviceMeter, HostMeter, Meter
@@ -176,6 +177,15 @@ def test_detach_inside_a_step_hands_over_what_was_captured(recorded: Recorded) -
         watch.detach()
 
     assert "blocks.0" in names(recorded.rows("tensor_stats"))
+
+
+def test_a_run_that_records_nothing_hooks_nothing() -> None:
+    model, optimizer = Model(), torch.optim.SGD([torch.ones(1)])
+
+    watch = attach(Run(None), model, optimizer=optimizer)
+
+    assert watch.model is None
+    assert hook_count(*model.modules(), optimizer) == 0
 
 
 def test_watching_a_model_again_replaces_the_watch(recorded: Recorded) -> None:
