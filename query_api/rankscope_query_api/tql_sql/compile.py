@@ -95,7 +95,7 @@ def compile_query(
     plan = planner.plan()
     counted = dict(planner.parameters.values)
     count = _text(plan.base.select(alias(call("count"), "total")))
-    mark = _mark(plan, f"{count}{sorted(counted.items())}")
+    mark = _mark(plan, f"{count} {sorted(counted.items())} {checked.limit}")
     page, returned = plan.base.select(*_selected(plan), copy=False), 0
     if after is not None:
         cursor = decode(after, mark, keys=plan.keys)

@@ -53,8 +53,8 @@ class Asked:
         checked = tql.check(tql.parse(text))
         compiled = compile_query(checked, project=project, run=run, limit=limit, after=after)
         rows = self.client.query(compiled.sql, parameters=compiled.parameters).result_rows
-        count = self.client.query(compiled.count_sql, parameters=compiled.count_parameters).first_row[0]
-        return Answer(compiled, [tuple(row) for row in rows], count)
+        counted = self.client.query(compiled.count_sql, parameters=compiled.count_parameters).result_rows
+        return Answer(compiled, [tuple(row) for row in rows], int(counted[0][0]))
 
     def pages(self, text: str, *, limit: int) -> list[tuple[Any, ...]]:
         """The rows of all pages of a size."""

@@ -24,8 +24,8 @@ STEPS = (0, None, 5, 2**63 - 1, 6)
 
 
 def _at(values: Sequence[Any], number: int, stride: int) -> Any:
-    """A value of a list for a row; strides that share no factor with the lengths mix the columns."""
-    return values[(number * stride) % len(values)]
+    """A value of a list for a row; the shift after each round mixes columns of one length."""
+    return values[(number * stride + number // len(values)) % len(values)]
 
 
 def tensors(rank: int) -> list[Row]:
@@ -55,8 +55,13 @@ def tensors(rank: int) -> list[Row]:
 
 def spans(rank: int) -> list[Row]:
     """Rows of `spans` of one rank."""
-    texts = ({"device": "cuda:0", "odd key'": "ü"}, {}, {"device": ""}, {"device": "cuda:1", "x": "true"})
-    numbers = ({"x": 3.0, "n": math.nan}, {}, {"n": math.inf}, {"n": -0.0, "x": 2.5})
+    texts: tuple[dict[str, str], ...] = (
+        {"device": "cuda:0", "odd key'": "ü"},
+        {},
+        {"device": ""},
+        {"device": "cuda:1", "x": "true"},
+    )
+    numbers: tuple[dict[str, float], ...] = ({"x": 3.0, "n": math.nan}, {}, {"n": math.inf}, {"n": -0.0, "x": 2.5})
     return [
         {
             "span_id": 1000 * (rank + 2) + number,

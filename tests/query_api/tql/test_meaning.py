@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 
 from rankscope import tql
 from tests.query_api.tql.conftest import Asked
@@ -13,10 +13,7 @@ from tests.query_api.tql.rows import Row, spans, tensors
 
 RANKS = (0, 1, -1)
 PATIENT = settings(
-    max_examples=250,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

@@ -1,0 +1,70 @@
+SELECT
+  "name" AS c0,
+  if(
+    mapContains("attributes", {p0:String}),
+    "attributes"[{p0:String}],
+    if(mapContains("numbers", {p0:String}), toString("numbers"[{p0:String}]), NULL)
+  ) AS c1,
+  ifNull("step", -1) AS k0,
+  "microstep" AS k1,
+  "phase" AS k2,
+  if(ifNull("step", -1) = -1, "start", 0) AS k3,
+  "seq" AS k4,
+  "idx" AS k5,
+  "rank" AS k6,
+  lower(hex("incarnation")) AS k7
+FROM spans
+WHERE
+  project = {project:String}
+  AND run_id = {run:String}
+  AND (
+    "duration" > {p1:Int64}
+    AND (
+      mapContains("attributes", {p2:String})
+      AND "attributes"[{p2:String}] = {p3:String}
+    )
+    AND (
+      mapContains("numbers", {p0:String})
+      AND (
+        "numbers"[{p0:String}] + 0
+      ) IN ({p4:Float64}, {p5:Float64})
+    )
+    AND NOT (
+      "parent_span_id" <> 0
+    )
+  )
+ORDER BY
+  ifNull("step", -1) ASC,
+  "microstep" ASC,
+  "phase" ASC,
+  if(ifNull("step", -1) = -1, "start", 0) ASC,
+  "seq" ASC,
+  "idx" ASC,
+  "rank" ASC,
+  lower(hex("incarnation")) ASC
+LIMIT {limit:UInt64}
+
+-- {"p0": "n", "p1": 5000000, "p2": "odd key", "p3": "a", "p4": 0.0, "p5": 1.5, "project": "default", "run": "night", "limit": 100}
+
+SELECT
+  count() AS total
+FROM spans
+WHERE
+  project = {project:String}
+  AND run_id = {run:String}
+  AND (
+    "duration" > {p1:Int64}
+    AND (
+      mapContains("attributes", {p2:String})
+      AND "attributes"[{p2:String}] = {p3:String}
+    )
+    AND (
+      mapContains("numbers", {p0:String})
+      AND (
+        "numbers"[{p0:String}] + 0
+      ) IN ({p4:Float64}, {p5:Float64})
+    )
+    AND NOT (
+      "parent_span_id" <> 0
+    )
+  )
