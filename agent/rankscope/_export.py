@@ -44,6 +44,11 @@ class Exporter(Protocol):
     One thread calls it. What it has taken it keeps until the batch is accepted or refused for good.
     """
 
+    @property
+    def patience_s(self) -> float:
+        """Seconds without any acceptance after which a wait at the end is given up."""
+        ...
+
     def send(self, batch: SealedBatch) -> bool:
         """Take a batch, or answer False and take nothing when there is no room now; never blocks."""
         ...

@@ -26,9 +26,6 @@ SEAL_S = 1.0
 """A batch is sealed this long after the last one, however small it is."""
 
 HEARTBEAT_S = 5.0
-STALL_S = 1.5
-"""At the end, how long nothing may be accepted before the wait is given up: exit adds no more."""
-
 ROOM_S = 0.05
 """Pause before an exporter without room is asked again."""
 
@@ -84,13 +81,13 @@ class Pump:
 
     def _hand_over(self, deadline: float) -> None:
         """Wait until everything is accepted, nothing moves any more, or the deadline is over."""
-        stalled_at = time.monotonic() + STALL_S
-        while not self._deliver() and time.monotonic() < min(deadline, stalled_at):
+        moved_at = time.monotonic()
+        while not self._deliver() and time.monotonic() < min(deadline, moved_at + self._exporter.patience_s):
             waiting = len(self._held)
             time.sleep(ROOM_S)
             self._deliver()
             if len(self._held) < waiting:
-                stalled_at = time.monotonic() + STALL_S
+                moved_at = time.monotonic()
         if not self._held:
             self._exporter.flush(max(0.0, deadline - time.monotonic()))
 

@@ -293,7 +293,7 @@ class Run:
 
         Args:
             status: How the process ended.
-            timeout_s: Bound of the wait (default 10 s); it is given up sooner when no batch was accepted for 1.5 s.
+            timeout_s: Bound of the wait (default 10 s); sooner given up where the gateway does not answer.
         """
         if os.getpid() != self._pid:
             return

@@ -81,6 +81,9 @@ class MemoryExporter:
         room: Batches taken at most; more are answered with "no room now".
     """
 
+    patience_s = 0.1
+    """Nothing ever changes here by waiting, but for a test that makes room."""
+
     def __init__(self, *, room: int | None = None) -> None:
         self.batches: list[SealedBatch] = []
         self.room = room
