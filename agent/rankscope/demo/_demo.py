@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -71,10 +70,9 @@ def _server(folder: DataFolder, say: Say) -> Generator[Discovery]:
 
 def _train(run: str, options: DemoOptions, *, folder: DataFolder, server: Discovery, say: Say) -> Any:
     say(f"training {RANKS} ranks for {options.steps} steps, run {run}")
-    with tempfile.TemporaryDirectory(prefix="rankscope-demo-") as scratch:
-        injected = Path(scratch) / "injected.json"
-        Training(run, options, folder, server, injected).finish(say)
-        return json.loads(injected.read_text("utf-8"))
+    injected = folder.path / "injected.json"
+    Training(run, options, folder, server, injected).finish(say)
+    return json.loads(injected.read_text("utf-8"))
 
 
 def _find(client: Client, run: str, *, say: Say) -> Findings:
