@@ -180,7 +180,7 @@ def _absent(declared: Declared) -> str | int | None:
     return -1 if declared.low == -1 else None
 
 
-def _field(entity: Entity, name: str, declared: Declared) -> Field:
+def _field(entity: Entity, name: str, *, declared: Declared) -> Field:
     low, high = _RANGE.get(declared.table, (0, 0))
     absent = _absent(declared)
     declared_low = 0 if absent == -1 else declared.low
@@ -208,18 +208,18 @@ def _scoped(entity: Entity) -> Iterator[Field]:
     for declared in SECTION[entity].fields:
         if _is_plain(declared):
             name = _RENAMED.get((entity, declared.name), f"{entity}.{declared.name}")
-            yield _field(entity, name, declared)
+            yield _field(entity, name, declared=declared)
 
 
 def _unscoped(entity: Entity) -> Iterator[Field]:
     for declared in columns.HEADER:
         if declared.name in _UNSCOPED_HEADER:
-            yield _field(entity, _UNSCOPED_HEADER[declared.name], declared)
+            yield _field(entity, _UNSCOPED_HEADER[declared.name], declared=declared)
     for declared in SECTION[entity].fields:
         if declared.name in _UNSCOPED:
-            yield _field(entity, declared.name, declared)
+            yield _field(entity, declared.name, declared=declared)
         if declared.name == TIME_COLUMN[entity]:
-            yield _field(entity, "time", declared)
+            yield _field(entity, "time", declared=declared)
 
 
 def _composed() -> Iterator[Field]:
@@ -229,7 +229,7 @@ def _composed() -> Iterator[Field]:
     end = "Wall clock at the start plus the duration."
     low, high = _RANGE["Int64"]
     yield Field("span.end", Entity.SPAN, ("start", "duration"), Type.TIME, "Int64", low=low, high=high, meaning=end)
-    numel = _field(Entity.TENSOR, "tensor.numel", columns.TENSOR_STATS.field("numel_local"))
+    numel = _field(Entity.TENSOR, "tensor.numel", declared=columns.TENSOR_STATS.field("numel_local"))
     yield numel
 
 

@@ -136,7 +136,7 @@ def _a(kind: Type) -> str:
     return f"an {kind}" if kind[0] in "aei" else f"a {kind}"
 
 
-def _out_of_range(literal: Literal, operand: Operand, allowed: str, /, *, hint: str = "") -> TqlTypeError:
+def _out_of_range(literal: Literal, operand: Operand, *, allowed: str, hint: str = "") -> TqlTypeError:
     message = f"{text_of(literal)} is out of the range of {name_of(operand)}"
     return TqlTypeError("out_of_range", message, place=literal.place, expected=(allowed,), hint=hint)
 
@@ -159,7 +159,7 @@ def _float(literal: Signed, field: Field) -> Constant:
     except OverflowError:
         narrow = math.inf
     if math.isinf(narrow) or (value and not narrow):
-        raise _out_of_range(literal, field, "0, or a magnitude of 1.4e-45 to 3.4e38, as 32-bit floats are")
+        raise _out_of_range(literal, field, allowed="0, or a magnitude of 1.4e-45 to 3.4e38, as 32-bit floats are")
     return Constant(narrow, "Float32")
 
 
@@ -167,7 +167,7 @@ def _integer(literal: Signed, field: Field) -> Constant:
     exact = literal.exact
     if not field.low <= exact <= field.high:
         hint = f"write missing({field.name}) for rows without it" if exact == field.absent else ""
-        raise _out_of_range(literal, field, f"{field.low} to {field.high}", hint=hint)
+        raise _out_of_range(literal, field, allowed=f"{field.low} to {field.high}", hint=hint)
     if exact != exact.to_integral_value():
         message = f"{literal} is no whole number of ns"
         raise TqlTypeError("not_whole", message, place=literal.place)
@@ -215,7 +215,7 @@ def _time(literal: nodes.Text, field: Field) -> Constant:
     seconds = (aware - _EPOCH) // dt.timedelta(seconds=1)
     value = seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0)
     if not field.low <= value <= field.high:
-        raise _out_of_range(literal, field, "the years 2000 to 2199")
+        raise _out_of_range(literal, field, allowed="the years 2000 to 2199")
     return Constant(value, "Int64")
 
 

@@ -88,12 +88,12 @@ def _comparison(node: nodes.Comparison, resolver: Resolver) -> Compare:
         return _comparison(mirrored, resolver)
     if right is None:
         return _of_two_fields(node, resolver)
-    operand, value = _with_literal(_field(node.left), right, resolver)
+    operand, value = _with_literal(_field(node.left), right, resolver=resolver)
     _refuse_unordered(operand, node)
     return Compare(node.operator, operand, value)
 
 
-def _with_literal(field: nodes.FieldRef, literal: Literal, resolver: Resolver) -> tuple[Operand, Constant]:
+def _with_literal(field: nodes.FieldRef, literal: Literal, *, resolver: Resolver) -> tuple[Operand, Constant]:
     """A field and the constant beside it; the literal decides whether an attribute is read as text or number."""
     given = type_of(literal)
     operand = resolver.operand(field, key_type=Type.FLOAT if given in NUMBERS else Type.STRING)
@@ -140,9 +140,9 @@ def _refuse_unordered(operand: Operand, node: nodes.Comparison) -> None:
 def _membership(node: nodes.Membership, resolver: Resolver) -> Condition:
     field = _field(node.value)
     if isinstance(node.among, nodes.Choices):
-        return _among_choices(field, node.among, resolver)
+        return _among_choices(field, node.among, resolver=resolver)
     low, high = (_required(value) for value in (node.among.low, node.among.high))
-    operand, least = _with_literal(field, low, resolver)
+    operand, least = _with_literal(field, low, resolver=resolver)
     if operand.type not in ORDERED:
         message = f"{field_text(field)} has no order: it is of type {operand.type}"
         raise TqlTypeError("unordered", message, place=node.place, expected=("in [..]",))
@@ -169,7 +169,7 @@ def _required(value: nodes.Value) -> Literal:
     return literal
 
 
-def _among_choices(field: nodes.FieldRef, among: nodes.Choices, resolver: Resolver) -> Condition:
+def _among_choices(field: nodes.FieldRef, among: nodes.Choices, *, resolver: Resolver) -> Condition:
     literals = [_required(item) for item in among.items]
-    operand, first = _with_literal(field, literals[0], resolver)
+    operand, first = _with_literal(field, literals[0], resolver=resolver)
     return OneOf(operand, (first, *(constant(literal, operand) for literal in literals[1:])))

@@ -47,11 +47,11 @@ class Column:
     write: Writer
 
 
-def _write_plain(item: Item, name: str, value: object) -> None:
+def _write_plain(item: Item, name: str, value: object, /) -> None:
     item[name] = value
 
 
-def _write_list(item: Item, name: str, value: Sequence[int]) -> None:
+def _write_list(item: Item, name: str, value: Sequence[int], /) -> None:
     if value:
         item[name] = list(value)
 
@@ -59,35 +59,35 @@ def _write_list(item: Item, name: str, value: Sequence[int]) -> None:
 def _where_present(write: Writer) -> Writer:
     """Leaves the key out where a row has no value: most statistics are absent from most rows."""
 
-    def write_present(item: Item, name: str, value: object) -> None:
+    def write_present(item: Item, name: str, value: object, /) -> None:
         if value is not None:
             write(item, name, value)
 
     return write_present
 
 
-def _write_duration(item: Item, name: str, value: int | None) -> None:
+def _write_duration(item: Item, name: str, value: int | None, /) -> None:
     item[f"{name}_ns"] = value
 
 
-def _write_time(item: Item, name: str, value: int | None) -> None:
+def _write_time(item: Item, name: str, value: int | None, /) -> None:
     item[name] = None if value is None else iso_time(value)
     item[f"{name}_ns"] = value
 
 
-def _write_id(item: Item, name: str, value: int | None) -> None:
+def _write_id(item: Item, name: str, value: int | None, /) -> None:
     item[name] = None if value is None else f"{value:016x}"
 
 
-def _write_parent(item: Item, name: str, value: int | None) -> None:
+def _write_parent(item: Item, name: str, value: int | None, /) -> None:
     _write_id(item, name, value or None)
 
 
-def _write_trace_id(item: Item, name: str, value: int) -> None:
+def _write_trace_id(item: Item, name: str, value: int, /) -> None:
     item[name] = f"{value:032x}"
 
 
-def _write_maps(item: Item, name: str, value: tuple[dict[str, str], dict[str, float]]) -> None:
+def _write_maps(item: Item, name: str, value: tuple[dict[str, str], dict[str, float]], /) -> None:
     item[name] = {**value[0], **value[1]}
 
 
@@ -134,7 +134,7 @@ def _maps(entity: Entity) -> tuple[Column, ...]:
 
 
 def _write_flags(bits: dict[str, int]) -> Writer:
-    def write(item: Item, name: str, value: int) -> None:
+    def write(item: Item, name: str, value: int, /) -> None:
         item[name] = [flag for flag, bit in bits.items() if value & bit]
 
     return write
@@ -179,7 +179,7 @@ def _writer(field: Field) -> Writer:
 
 
 def _write_word(vocabulary: type[names.Code]) -> Writer:
-    def write(item: Item, name: str, value: int | None) -> None:
+    def write(item: Item, name: str, value: int | None, /) -> None:
         item[name] = None if value is None else vocabulary.of(value)
 
     return write

@@ -99,7 +99,10 @@ def compile_query(
     page, returned = plan.base.select(*_selected(plan), copy=False), 0
     if after is not None:
         cursor = decode(after, mark, keys=plan.keys)
-        page, returned = page.where(beyond(plan.keys, cursor.row, planner.parameters), copy=False), cursor.returned
+        page, returned = (
+            page.where(beyond(plan.keys, cursor.row, parameters=planner.parameters), copy=False),
+            cursor.returned,
+        )
     left = limit if checked.limit is None else max(0, min(limit, checked.limit - returned))
     page.order_by(*order_by(plan.keys), copy=False)
     page.limit(planner.parameters.named("limit", left, table="UInt64"), copy=False)

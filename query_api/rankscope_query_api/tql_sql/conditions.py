@@ -51,21 +51,21 @@ def _compare(condition: Compare, parameters: Parameters) -> Expr:
     left, right = condition.left, condition.right
     if not isinstance(right, Constant):
         sides = [source(left, parameters), source(right, parameters)]
-        compared = _binary(condition.operator, sides[0].value, sides[1].value)
+        compared = _binary(sides[0].value, sides[1].value, operator=condition.operator)
         return _guarded(compared, sides, unequal=condition.operator == "!=", certain=False)
     if isinstance(left, Field) and left.type is Type.ID:
         return _compare_id(left, condition.operator, digits=str(right.value), parameters=parameters)
     side = source(left, parameters)
     if condition.operator in {"==", "!="}:
-        compared = _equals_one(left, (right,), parameters)
+        compared = _equals_one(left, (right,), parameters=parameters)
         compared = compared if condition.operator == "==" else exp.Not(this=exp.Paren(this=compared))
     else:
-        compared = _binary(condition.operator, side.value, _bound(right, parameters))
-    certain = not _holds_of_absent(side, condition.operator, right.value)
+        compared = _binary(side.value, _bound(right, parameters), operator=condition.operator)
+    certain = not _holds_of_absent(side, condition.operator, value=right.value)
     return _guarded(compared, [side], unequal=condition.operator == "!=", certain=certain)
 
 
-def _binary(operator: str, left: Expr, right: Expr) -> Expr:
+def _binary(left: Expr, right: Expr, *, operator: str) -> Expr:
     return _OPERATORS[operator](this=left.copy(), expression=right.copy())
 
 
@@ -73,7 +73,7 @@ def _bound(value: Constant, parameters: Parameters) -> Expr:
     return parameters.bind(value.value, "String" if "String" in value.table else value.table)
 
 
-def _holds_of_absent(side: Source, operator: str, value: float | str) -> bool:
+def _holds_of_absent(side: Source, operator: str, *, value: float | str) -> bool:
     """Whether the comparison would be true of a row that has no value."""
     if side.absent is None:
         return side.present is not None and not side.nullable
@@ -118,13 +118,13 @@ def _same_id(field: Field, digits: str, *, parameters: Parameters) -> Expr:
     """Whether an id is the one of these hexadecimal digits; ids are compared as the tables store them."""
     if len(field.column) == 2:
         halves = zip(field.column, (digits[:16], digits[16:]), strict=True)
-        return all_of([_same_word(name, half, parameters) for name, half in halves])
+        return all_of([_same_word(name, half, parameters=parameters) for name, half in halves])
     if field.table.startswith("FixedString"):
         return exp.EQ(this=column(field.column[0]), expression=call("unhex", parameters.bind(digits, "String")))
-    return _same_word(field.column[0], digits, parameters)
+    return _same_word(field.column[0], digits, parameters=parameters)
 
 
-def _same_word(name: str, digits: str, parameters: Parameters, /) -> Expr:
+def _same_word(name: str, digits: str, *, parameters: Parameters) -> Expr:
     return exp.EQ(this=column(name), expression=parameters.bind(int(digits, 16), "UInt64"))
 
 
@@ -134,11 +134,11 @@ def _one_of(condition: OneOf, parameters: Parameters) -> Expr:
     if isinstance(operand, Field) and operand.type is Type.ID:
         same = [_same_id(operand, str(choice.value), parameters=parameters) for choice in condition.choices]
         return _guarded(exp.Paren(this=exp.or_(*same)), [side])
-    certain = not any(_holds_of_absent(side, "==", choice.value) for choice in condition.choices)
-    return _guarded(_equals_one(operand, condition.choices, parameters), [side], certain=certain)
+    certain = not any(_holds_of_absent(side, "==", value=choice.value) for choice in condition.choices)
+    return _guarded(_equals_one(operand, condition.choices, parameters=parameters), [side], certain=certain)
 
 
-def _equals_one(operand: Operand, choices: tuple[Constant, ...], parameters: Parameters, /) -> Expr:
+def _equals_one(operand: Operand, choices: tuple[Constant, ...], *, parameters: Parameters) -> Expr:
     """Whether the operand equals one of the constants, where it is there.
 
     IN, into which ClickHouse also turns three or more equalities, compares bits and casts to the
@@ -167,10 +167,10 @@ def _equal_value(operand: Operand, value: float | str) -> float | str | None:
 def _between(condition: Between, parameters: Parameters) -> Expr:
     side = source(condition.operand, parameters)
     bounds = [
-        _binary(">=", side.value, _bound(condition.low, parameters)),
-        _binary("<=", side.value, _bound(condition.high, parameters)),
+        _binary(side.value, _bound(condition.low, parameters), operator=">="),
+        _binary(side.value, _bound(condition.high, parameters), operator="<="),
     ]
-    certain = not _holds_of_absent(side, ">=", condition.low.value)
+    certain = not _holds_of_absent(side, ">=", value=condition.low.value)
     return _guarded(all_of(bounds), [side], certain=certain)
 
 

@@ -83,7 +83,7 @@ def order_by(keys: list[SortKey]) -> list[Expr]:
     return [exp.Ordered(this=key.value.copy(), desc=key.descending, nulls_first=False) for key in keys]
 
 
-def beyond(keys: list[SortKey], row: list[Value], parameters: Parameters, /) -> Expr:
+def beyond(keys: list[SortKey], row: list[Value], *, parameters: Parameters) -> Expr:
     """True of the rows that come after a given one.
 
     Args:
@@ -92,13 +92,13 @@ def beyond(keys: list[SortKey], row: list[Value], parameters: Parameters, /) -> 
         parameters: Where the values are bound.
     """
     bound = [parameters.bind(value, key.table) for key, value in zip(keys, row, strict=True)]
-    cases = [_first_difference(keys, bound, at) for at in range(len(keys))]
+    cases = [_first_difference(keys, bound, at=at) for at in range(len(keys))]
     # The first key alone lets the sorting key skip what lies before.
     at_least = exp.GTE if not keys[0].descending else exp.LTE
     return all_of([at_least(this=keys[0].value.copy(), expression=bound[0].copy()), exp.Paren(this=exp.or_(*cases))])
 
 
-def _first_difference(keys: list[SortKey], bound: list[exp.Placeholder], at: int, /) -> Expr:
+def _first_difference(keys: list[SortKey], bound: list[exp.Placeholder], *, at: int) -> Expr:
     """True of the rows that equal the given one before a key and lie beyond it there."""
     equal = [
         exp.EQ(this=key.value.copy(), expression=value.copy()) for key, value in zip(keys[:at], bound[:at], strict=True)
