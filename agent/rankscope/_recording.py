@@ -110,6 +110,11 @@ class Recording:
         for listener in self._listeners:
             self._shielded(listener.step_ended, step)
 
+    def tell_finishing(self) -> None:
+        """Tell the listeners to hand over what they still hold: no row is taken after this."""
+        for listener in self._listeners:
+            self._shielded(listener.run_finishing)
+
     def tell_loss(self, step: "Step", loss: object) -> None:
         """Tell the listeners which tensor is the loss."""
         for listener in self._loss_listeners:

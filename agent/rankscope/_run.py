@@ -307,6 +307,7 @@ class Run:
         deadline = time.monotonic() + (FINISH_S if timeout_s is None else timeout_s)
         for span in self._recording.open_spans.copy().values():
             span.interrupt()
+        self._recording.tell_finishing()
         self._recording.armed = False
         pump.stop(STOP_S)
         end_ns = self._recording.clock.wall_ns()

@@ -30,6 +30,10 @@ class StepListener(Protocol):
         """A step ended; its time is taken already, and no step is current."""
         ...
 
+    def run_finishing(self) -> object:
+        """The run ends: hand over now what is still held."""
+        ...
+
 
 class LossListener(Protocol):
     """Who wants to see the loss before backward runs."""

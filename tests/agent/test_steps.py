@@ -32,6 +32,9 @@ class Seen:
     def step_ended(self, step: Step, /) -> None:
         self.calls.append(("ended", step.step))
 
+    def run_finishing(self) -> None:
+        self.calls.append(("finishing", -1))
+
 
 def test_a_step_has_the_same_trace_on_all_ranks() -> None:
     traces: set[object] = set()

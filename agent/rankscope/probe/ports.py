@@ -55,6 +55,10 @@ class StepListener(Protocol):
         """A step ended."""
         ...
 
+    def run_finishing(self) -> object:
+        """The run ends: rows that are still held, on a device for one, are handed over now or never."""
+        ...
+
 
 class LossListener(Protocol):
     """Told which tensor is the loss, before backward runs."""

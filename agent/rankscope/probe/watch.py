@@ -85,6 +85,10 @@ class Watch:
         self._nodes = []
         self._subjects = {}
 
+    def run_finishing(self) -> None:
+        """The run ends: what is still on a device is waited for, and the model is left as it was."""
+        self.detach()
+
     # What is hooked.
 
     def hook(self, *, optimizer: Optimizer | None, criterion: nn.Module | None, loader: object | None) -> None:

@@ -102,6 +102,18 @@ def test_no_operation_in_a_step_reads_a_value_through_the_dispatcher(recorded: R
     assert len(recorded.rows("tensor_stats", step=2)) > 20
 
 
+def test_the_last_step_of_a_device_is_handed_over_when_the_run_finishes(recorded: Recorded) -> None:
+    model, device = Model(), HostAsDevice()
+    device.is_behind = True
+    watch = watching(recorded, model, EVERY_STEP, meter_for=lambda _device: DeviceMeter(device))
+    watch.hook(optimizer=None, criterion=None, loader=None)
+
+    with recorded.run.step(0):
+        model(batches(1)[0][0]).sum().backward()
+
+    assert recorded.rows("tensor_stats", step=0)
+
+
 def test_the_check_for_reads_sees_a_read() -> None:
     with Reads() as reads:
         torch.ones(1).item()
