@@ -11,13 +11,14 @@ import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
 from rankscope_ingest.buffer import WRITER_CLAIM, Claimant
-from rankscope_ingest.errors import BrokerUnavailable
+from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit
 from rankscope_ingest.patience import patiently
 
 logger = logging.getLogger(__name__)
@@ -40,48 +41,63 @@ class Claims(Protocol):
 
 @asynccontextmanager
 async def holding_the_shards(claims: Claims, stop: asyncio.Event) -> AsyncGenerator[None]:
-    """Holds the shards inside the block; waits for them until they are free or `stop` is set."""
-    holder = os.urandom(16).hex().encode()
-    shown = orjson.dumps({"node": socket.gethostname(), "boot": boot_id(), "pid": os.getpid(), "id": holder.decode()})
-    while not await _claimed(claims, holder, shown=shown) and not stop.is_set():
+    """Holds the shards inside the block; waits for them until they are free or `stop` is set.
+
+    Args:
+        claims: The broker.
+        stop: Ends the waiting; set from here when the shards are lost, so that the block ends.
+
+    Raises:
+        BrokerUnfit: Another writer took the shards while the block ran.
+    """
+    claimant = _claimant()
+    while not await _claimed(claims, claimant) and not stop.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), RENEW_S)
-    renewing = asyncio.create_task(_renew(claims, holder, shown=shown), name="renew the claim of the shards")
+    renewing = asyncio.create_task(_renew_until_lost(claims, claimant, stop=stop), name="renew the claim of the shards")
     try:
         yield
+        if renewing.done():
+            renewing.result()
+            raise BrokerUnfit("another writer took the shards; this one was silent for too long and ends")
     finally:
         renewing.cancel()
         with suppress(BrokerUnavailable):
-            await claims.release(WRITER_CLAIM, holder=holder)
+            await claims.release(WRITER_CLAIM, holder=claimant.id)
 
 
-def boot_id() -> str:
-    """The boot of this node; process ids compare within one."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+def _claimant() -> Claimant:
+    holder = os.urandom(16).hex()
+    shown = {"node": socket.gethostname(), "place": _place(), "pid": os.getpid(), "id": holder}
+    return Claimant(holder.encode(), orjson.dumps(shown), b"")
 
 
-async def _claimed(claims: Claims, holder: bytes, *, shown: bytes) -> bool:
-    other = await _claim(claims, holder, shown=shown, replaces=b"")
+def _place() -> str:
+    """Where process ids compare: one boot of one node, and one container of it."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+
+
+async def _claimed(claims: Claims, claimant: Claimant) -> bool:
+    other = await claims.claim(WRITER_CLAIM, claimant, lifetime_ms=LIFETIME_MS)
     if other is None:
         return True
     found = orjson.loads(other)
-    if _is_dead(found["boot"], found["pid"]):
-        return await _claim(claims, holder, shown=shown, replaces=found["id"].encode()) is None
+    if _is_dead(found["place"], found["pid"]):
+        successor = replace(claimant, replaces=found["id"].encode())
+        return await claims.claim(WRITER_CLAIM, successor, lifetime_ms=LIFETIME_MS) is None
     logger.info("another writer holds the shards; waiting", extra={"node": found["node"], "pid": found["pid"]})
     return False
 
 
-def _is_dead(boot: str, pid: int) -> bool:
-    return boot == boot_id() and not Path(f"/proc/{pid}").exists()
+def _is_dead(place: str, pid: int) -> bool:
+    return place == _place() and not Path(f"/proc/{pid}").exists()
 
 
-async def _claim(claims: Claims, holder: bytes, *, shown: bytes, replaces: bytes) -> bytes | None:
-    return await claims.claim(WRITER_CLAIM, Claimant(holder, shown, replaces), lifetime_ms=LIFETIME_MS)
-
-
-async def _renew(claims: Claims, holder: bytes, *, shown: bytes) -> None:
-    while True:
+async def _renew_until_lost(claims: Claims, claimant: Claimant, *, stop: asyncio.Event) -> None:
+    is_held = True
+    while is_held:
         await asyncio.sleep(RENEW_S)
-        if await patiently(lambda: _claim(claims, holder, shown=shown, replaces=b"")) is not None:
-            logger.error("the claim of the shards lapsed and another writer took it; this one must stop")
-            return
+        other = await patiently(lambda: claims.claim(WRITER_CLAIM, claimant, lifetime_ms=LIFETIME_MS))
+        is_held = other is None
+    stop.set()

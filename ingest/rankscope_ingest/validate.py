@@ -2,9 +2,10 @@
 
 It promises that what passes parses in the store, that every column of a section fits the others,
 and that a refusal names the first field at fault. Size comes before parsing: the declaration has
-no repeated message, so a payload of 4 MiB can grow by at most eight times in the parser (one
-byte becomes one uint64, two bytes one empty string); counts are checked before Python touches
-an element. Measured: about 0.5 ms for a batch of 2,000 statistics or spans.
+no repeated message, so in the parser a payload grows by at most eight times (one byte becomes
+one uint64, two bytes one empty string: 78 MB for the worst 4 MB found, against 217 MB with
+repeated messages); counts are checked before Python touches an element. A batch of 2,000
+statistics or spans takes 1.2 ms on a busy machine.
 """
 
 from dataclasses import dataclass

@@ -147,6 +147,20 @@ class TestWithoutRoom:
         assert acks[0].credit == 0
         assert code is grpc.StatusCode.OK
 
+    async def test_a_batch_waits_for_the_room_that_comes_soon(self, channel: grpc.aio.Channel, broker: Broker) -> None:
+        sender = Sender()
+        first, second = sender.next(), sender.next()
+        await push(channel, first)
+        fill(broker, first)
+
+        waiting = asyncio.create_task(push(channel, second))
+        await asyncio.wait({waiting}, timeout=0.2)
+        was_waiting = not waiting.done()
+        fill(broker, first, held=0)
+
+        assert was_waiting
+        assert (await waiting).outcome == Ack.OUTCOME_ACCEPTED
+
     async def test_a_push_is_exhausted_and_carries_retry_info(self, channel: grpc.aio.Channel, broker: Broker) -> None:
         sender = Sender()
         first, second = sender.next(), sender.next()
@@ -159,11 +173,11 @@ class TestWithoutRoom:
         assert b"google.rpc.RetryInfo" in (retry_info(error) or b"")
 
 
-def fill(broker: Broker, sealed: Sealed) -> None:
-    """Lets the shard of a batch look full."""
+def fill(broker: Broker, sealed: Sealed, *, held: int = 8 * 2**20) -> None:
+    """Lets the shard of a batch look as if it held so many bytes."""
     shard = shard_of("run", sealed.incarnation)
     with broker.client() as client:
-        client.set(f"rankscope:{{s{shard:02}}}:bytes", 8 * 2**20)
+        client.set(f"rankscope:{{s{shard:02}}}:bytes", held)
 
 
 async def test_without_its_broker_the_gateway_asks_to_try_again(channel: grpc.aio.Channel, broker: Broker) -> None:

@@ -262,7 +262,7 @@ class Recorded:
 async def test_a_second_writer_waits_while_the_first_holds_the_shards(
     buffer: Buffer, broker: Broker, clickhouse_front: Store
 ) -> None:
-    elsewhere = Claimant(b"other", b'{"node":"n","boot":"elsewhere","pid":1,"id":"other"}', b"")
+    elsewhere = Claimant(b"other", b'{"node":"n","place":"elsewhere","pid":1,"id":"other"}', b"")
     await buffer.claim(WRITER_CLAIM, elsewhere, lifetime_ms=60_000)
     await send(buffer, Sender())
 
