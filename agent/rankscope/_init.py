@@ -186,7 +186,8 @@ def _identity(settings: Settings, place: Place, *, run_id: str, launch_id: bytes
 
 
 def _whereabouts(identity: Identity, endpoint: str, *, failure: str) -> str:
-    what = f"run {identity.run_id} (project {identity.project}, {identity.world_size} ranks)"
+    ranks = "1 rank" if identity.world_size == 1 else f"{identity.world_size} ranks"
+    what = f"run {identity.run_id} (project {identity.project}, {ranks})"
     if not failure:
         return f"{what} is recorded at {endpoint}"
     return (

@@ -57,7 +57,7 @@ def test_a_run_says_where_it_goes_and_what_went_and_needs_no_finish(gateway: Scr
 
     assert ended.code == 0
     assert ended.said == [
-        f"rankscope: run r (project chars, 1 ranks) is recorded at {gateway.endpoint}",
+        f"rankscope: run r (project chars, 1 rank) is recorded at {gateway.endpoint}",
         "rankscope: run r, rank 0: 5 rows sent, 0 dropped, 0 not sent",
     ]
     header = batches_of(gateway)[-1].header
