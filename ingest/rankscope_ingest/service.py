@@ -99,13 +99,17 @@ class IngestService:
         """
         with metrics.STREAMS.track_inprogress():
             try:
-                stand: Accepted | None = None
-                async for request in requests:
-                    if stand is None or not _is_behind(request, stand):
-                        stand = await self._accept(request)
+                async for stand in self._stands(requests):
                     yield self._ack(stand)
             except IngestError as error:
                 await abort(context, error)
+
+    async def _stands(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Accepted]:
+        stand: Accepted | None = None
+        async for request in requests:
+            if stand is None or not _is_behind(request, stand):
+                stand = await self._accept(request)
+            yield stand
 
     async def _accept(self, request: bytes) -> Accepted:
         now_ns = self._now_ns()

@@ -152,7 +152,8 @@ async def test_an_uncertain_insert_is_repeated_with_the_same_bytes_and_token(
     interrupted = Interrupted(sink, failures=2, after=after)
     stop = asyncio.Event()
 
-    moving = asyncio.create_task(writer.Writer(buffer, interrupted, collector=collector()).run(stop))
+    one_group = Collector(rows=6 * ROWS * 2, size=2**25, linger_s=5)
+    moving = asyncio.create_task(writer.Writer(buffer, interrupted, collector=one_group).run(stop))
     await eventually(lambda: is_drained(broker), watched=moving)
     stop.set()
     await moving
@@ -160,10 +161,6 @@ async def test_an_uncertain_insert_is_repeated_with_the_same_bytes_and_token(
     assert len(set(interrupted.tried)) == 1
     assert len(interrupted.tried) == 3
     assert counts(clickhouse_front) == exactly(6)
-
-
-def collector() -> Collector:
-    return Collector(rows=200_000, size=2**25, linger_s=0.05)
 
 
 async def begun(buffer: Buffer, count: int) -> Group:
