@@ -48,8 +48,13 @@ def one_spelling(value: Expr) -> Expr:
 
 
 def step() -> Expr:
-    """The step, -1 where there is none: the very expression that the tables are sorted by, so it prunes."""
-    return call("ifNull", column("step"), number(-1))
+    """The step, -1 where there is none, such that the tables' sorting key `ifNull(step, -1)` prunes.
+
+    Without `toInt64` it does not on 26.9: `allow_key_condition_coalesce_rewrite` takes a compared
+    `ifNull` apart before the key is looked at, and every granule of the run is read (measured:
+    245 of 245 for `ifNull(step, -1) = 300`, 1 of 245 so).
+    """
+    return call("toInt64", call("ifNull", column("step"), number(-1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ SELECT
     "attributes"[{p0:String}],
     if(mapContains("numbers", {p0:String}), toString("numbers"[{p0:String}]), NULL)
   ) AS c1,
-  ifNull("step", -1) AS k0,
+  toInt64(ifNull("step", -1)) AS k0,
   "microstep" AS k1,
   "phase" AS k2,
-  if(ifNull("step", -1) = -1, "start", 0) AS k3,
+  if(toInt64(ifNull("step", -1)) = -1, "start", 0) AS k3,
   "seq" AS k4,
   "idx" AS k5,
   "rank" AS k6,
@@ -34,10 +34,10 @@ WHERE
     )
   )
 ORDER BY
-  ifNull("step", -1) ASC,
+  toInt64(ifNull("step", -1)) ASC,
   "microstep" ASC,
   "phase" ASC,
-  if(ifNull("step", -1) = -1, "start", 0) ASC,
+  if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC,
   "seq" ASC,
   "idx" ASC,
   "rank" ASC,

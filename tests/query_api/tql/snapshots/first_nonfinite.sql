@@ -41,10 +41,10 @@ SELECT
   "shape" AS c39,
   "log2_hist" AS c40,
   "flags" AS c41,
-  ifNull("step", -1) AS k0,
+  toInt64(ifNull("step", -1)) AS k0,
   "microstep" AS k1,
   "phase" AS k2,
-  if(ifNull("step", -1) = -1, "time", 0) AS k3,
+  if(toInt64(ifNull("step", -1)) = -1, "time", 0) AS k3,
   "seq" AS k4,
   "idx" AS k5,
   "rank" AS k6,
@@ -55,10 +55,10 @@ WHERE
   AND run_id = {run:String}
   AND ifNull("nonfinite_count" > {p0:UInt64}, 0)
 ORDER BY
-  ifNull("step", -1) ASC,
+  toInt64(ifNull("step", -1)) ASC,
   "microstep" ASC,
   "phase" ASC,
-  if(ifNull("step", -1) = -1, "time", 0) ASC,
+  if(toInt64(ifNull("step", -1)) = -1, "time", 0) ASC,
   "seq" ASC,
   "idx" ASC,
   "rank" ASC,

@@ -1,10 +1,10 @@
 SELECT
   "rank" AS c0,
   "step" AS c1,
-  ifNull("step", -1) AS k0,
+  toInt64(ifNull("step", -1)) AS k0,
   "microstep" AS k1,
   "phase" AS k2,
-  if(ifNull("step", -1) = -1, "time", 0) AS k3,
+  if(toInt64(ifNull("step", -1)) = -1, "time", 0) AS k3,
   "seq" AS k4,
   "idx" AS k5,
   "rank" AS k6,
@@ -16,33 +16,35 @@ WHERE
   AND (
     ifNull("nonfinite_count" > {p0:UInt64}, 0)
     AND (
-      ifNull("step", -1) >= {p1:Int64} AND ifNull("step", -1) <= {p2:Int64}
+      toInt64(ifNull("step", -1)) >= {p1:Int64}
+      AND toInt64(ifNull("step", -1)) <= {p2:Int64}
     )
   )
-  AND (run_id, launch_id, rank, ifNull("step", -1)) IN (
+  AND (run_id, launch_id, rank, toInt64(ifNull("step", -1))) IN (
     SELECT
       run_id,
       launch_id,
       rank,
-      ifNull("step", -1)
+      toInt64(ifNull("step", -1))
     FROM spans
     WHERE
       project = {project:String}
       AND run_id = {run:String}
-      AND ifNull("step", -1) <> -1
+      AND toInt64(ifNull("step", -1)) <> -1
       AND (
         (
-          ifNull("step", -1) >= {p1:Int64} AND ifNull("step", -1) <= {p2:Int64}
+          toInt64(ifNull("step", -1)) >= {p1:Int64}
+          AND toInt64(ifNull("step", -1)) <= {p2:Int64}
         )
         AND "duration" > {p3:Int64}
       )
       AND bitAnd(flags, 8) <> 0
   )
 ORDER BY
-  ifNull("step", -1) ASC,
+  toInt64(ifNull("step", -1)) ASC,
   "microstep" ASC,
   "phase" ASC,
-  if(ifNull("step", -1) = -1, "time", 0) ASC,
+  if(toInt64(ifNull("step", -1)) = -1, "time", 0) ASC,
   "seq" ASC,
   "idx" ASC,
   "rank" ASC,
@@ -60,23 +62,25 @@ WHERE
   AND (
     ifNull("nonfinite_count" > {p0:UInt64}, 0)
     AND (
-      ifNull("step", -1) >= {p1:Int64} AND ifNull("step", -1) <= {p2:Int64}
+      toInt64(ifNull("step", -1)) >= {p1:Int64}
+      AND toInt64(ifNull("step", -1)) <= {p2:Int64}
     )
   )
-  AND (run_id, launch_id, rank, ifNull("step", -1)) IN (
+  AND (run_id, launch_id, rank, toInt64(ifNull("step", -1))) IN (
     SELECT
       run_id,
       launch_id,
       rank,
-      ifNull("step", -1)
+      toInt64(ifNull("step", -1))
     FROM spans
     WHERE
       project = {project:String}
       AND run_id = {run:String}
-      AND ifNull("step", -1) <> -1
+      AND toInt64(ifNull("step", -1)) <> -1
       AND (
         (
-          ifNull("step", -1) >= {p1:Int64} AND ifNull("step", -1) <= {p2:Int64}
+          toInt64(ifNull("step", -1)) >= {p1:Int64}
+          AND toInt64(ifNull("step", -1)) <= {p2:Int64}
         )
         AND "duration" > {p3:Int64}
       )
