@@ -1,4 +1,7 @@
-"""Child processes of the tests: each in a session of its own, its output in a file, gone for certain afterwards."""
+"""Child processes of the tests: each in a session of its own, its output in a file, gone for certain afterwards.
+
+Also when the test run itself is killed: each child is tethered to it, as the children of `rankscope up` are.
+"""
 
 import os
 import signal
@@ -10,8 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from rankscope.up import _tether
+
 ROOT = Path(__file__).resolve().parents[2]
 """The repository: children run there, so that they find the `tests` package."""
+
+TETHER = (sys.executable, "-I", "-S", str(Path(_tether.__file__)))
+"""Runs a program that ends when this process does."""
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float = 30.0, what: str) -> None:
@@ -91,7 +99,7 @@ class Child:
         self.log = folder / f"{name}.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(word) for word in command],
+                [*TETHER, str(os.getpid()), *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
