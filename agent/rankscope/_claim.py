@@ -15,7 +15,7 @@ from typing import NamedTuple
 import grpc
 
 from rankscope._connection import Connection, failure_of
-from rankscope._host import is_alive
+from rankscope._host import is_alive, process_space
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError
 from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
@@ -157,7 +157,7 @@ class Claim:
             incarnation=identity.incarnation,
             node=identity.node,
             pid=identity.pid,
-            boot_id=identity.boot_id,
+            boot_id=process_space(),
             replaces=self._replaces,
         )
 
@@ -175,8 +175,8 @@ class Claim:
 
 def _is_dead(holder: AgentStatus, own: Identity) -> bool:
     """Whether the holder surely does not run, seen from its own machine; an earlier run of this process neither."""
-    here = bool(own.boot_id) and holder.boot_id == own.boot_id
-    return here and (holder.pid == own.pid or not is_alive(holder.pid))
+    here = process_space()
+    return bool(here) and holder.boot_id == here and (holder.pid == own.pid or not is_alive(holder.pid))
 
 
 def _taken(holder: AgentStatus, own: Identity) -> str:

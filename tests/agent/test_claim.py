@@ -9,14 +9,14 @@ import pytest
 
 from rankscope._claim import Claim, Standing
 from rankscope._connection import Connection
-from rankscope._host import boot_id
+from rankscope._host import process_space
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError
 from rankscope_proto.v1.ingest_pb2 import AgentStatus
 from tests.agent.gateways import ScriptedGateway
 from tests.ground.processes import wait_until
 
-WHO = Identity("p", "r", b"l" * 16, b"i" * 16, rank=1, world_size=2, node="n", pid=os.getpid(), boot_id=boot_id())
+WHO = Identity("p", "r", b"l" * 16, b"i" * 16, rank=1, world_size=2, node="n", pid=os.getpid(), boot_id="b")
 
 
 def holder(pid: int, *, boot: str) -> AgentStatus:
@@ -61,7 +61,7 @@ def test_a_free_rank_is_granted_and_kept_by_heartbeats(gateway: ScriptedGateway,
 
 
 def test_a_rank_that_a_living_process_holds_is_refused_by_name(gateway: ScriptedGateway, claims: list[Claim]) -> None:
-    gateway.holders[1] = holder(os.getppid(), boot=boot_id())
+    gateway.holders[1] = holder(os.getppid(), boot=process_space())
 
     with pytest.raises(ConfigError, match=rf"rank 1 of run r is held by process {os.getppid()} on elsewhere"):
         claim_at(gateway.endpoint, claims).settle(20)
@@ -69,6 +69,17 @@ def test_a_rank_that_a_living_process_holds_is_refused_by_name(gateway: Scripted
 
 def test_a_holder_on_another_machine_is_believed_to_live(gateway: ScriptedGateway, claims: list[Claim]) -> None:
     gateway.holders[1] = holder(dead_pid(), boot="another boot")
+
+    with pytest.raises(ConfigError, match="on elsewhere"):
+        claim_at(gateway.endpoint, claims).settle(20)
+
+
+@pytest.mark.parametrize("pid", [dead_pid(), os.getpid()], ids=["an id free here", "this process's own id"])
+def test_a_holder_in_another_container_of_this_machine_is_believed_to_live(
+    gateway: ScriptedGateway, claims: list[Claim], pid: int
+) -> None:
+    boot, _ = process_space().split(" ")
+    gateway.holders[1] = holder(pid, boot=f"{boot} pid:[1]")
 
     with pytest.raises(ConfigError, match="on elsewhere"):
         claim_at(gateway.endpoint, claims).settle(20)
@@ -88,7 +99,7 @@ def test_a_holder_that_lets_go_within_a_heartbeat_makes_way(gateway: ScriptedGat
 def test_a_holder_that_ended_on_this_machine_is_replaced(
     gateway: ScriptedGateway, claims: list[Claim], pid: int
 ) -> None:
-    gateway.holders[1] = holder(pid, boot=boot_id())
+    gateway.holders[1] = holder(pid, boot=process_space())
 
     assert claim_at(gateway.endpoint, claims).settle(20).standing is Standing.GRANTED
     assert gateway.claims[-1].replaces == b"h" * 16

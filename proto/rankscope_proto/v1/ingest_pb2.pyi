@@ -163,7 +163,7 @@ class AgentStatus(google.protobuf.message.Message):
     pid: builtins.int
     """Process id on the node."""
     boot_id: builtins.str
-    """Boot of the node."""
+    """Boot of the node and its process-id namespace: where process ids compare."""
     replaces: builtins.bytes
     """Take the rank over from this incarnation, known to be dead; empty: do not."""
     def __init__(
