@@ -76,9 +76,7 @@ class Attached:
         self._call.cancel()
 
 
-async def health_changes(
-    channel: grpc.aio.Channel, service: str
-) -> AsyncIterator["HealthCheckResponse.ServingStatus.ValueType"]:
+async def health_changes(channel: grpc.aio.Channel, service: str) -> AsyncIterator[int]:
     """The states of a service, the present one first."""
     request = HealthCheckRequest(service=service).SerializeToString()
     answers: Any = cast("Any", channel).unary_stream("/grpc.health.v1.Health/Watch")(request, timeout=TIMEOUT_S)

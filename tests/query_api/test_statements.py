@@ -67,3 +67,8 @@ def test_an_integer_that_its_type_cannot_hold_is_refused(type_: str, value: int)
 
 def test_integers_in_range_and_other_values_pass() -> None:
     check_ranges("SELECT {a:UInt64}, {b:String}, {c:Array(Int64)}", {"a": 2**64 - 1, "b": "x", "c": [-(2**63)]})
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_compared_step_is_written_such_that_the_sorting_key_is_used(statement: str) -> None:
+    assert not re.search(r"(?<!toInt64\()ifNull\(step, -1\) (=|<|>|IN)", statement)

@@ -1,7 +1,8 @@
 """Traces, spans and steps.
 
 A step's spans are neighbouring rows: the sorting key is (project, run_id, ifNull(step, -1), rank, start), so every
-statement that knows a step says so in exactly that expression.
+statement that knows a step says so in that expression, inside `toInt64`: on 26.9 a compared `ifNull` is taken apart
+before the key is looked at, and all granules of the run are read (measured: 245 of 245, and 1 of 245 so).
 """
 
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
@@ -31,7 +32,7 @@ _PHASES = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 _CONDITIONS = {
     "kind": "kind = {kind:UInt8}",
     "status": "status = {status:UInt8}",
-    "step": "ifNull(step, -1) = {step:Int64}",
+    "step": "toInt64(ifNull(step, -1)) = {step:Int64}",
     "rank": "rank = {rank:Int32}",
 }
 
@@ -68,7 +69,7 @@ SELECT
     argMin(status, (parent_span_id != 0, start, span_id)) AS root_status,
     max({_IN_STEP_TRACE}) AS is_step
 FROM spans
-WHERE {_OF_RUN} AND ifNull(step, -1) IN {{steps:Array(Int64)}}
+WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}}
     AND (trace_hi, trace_lo) IN (
         SELECT pair.1, pair.2
         FROM (SELECT arrayJoin(arrayZip({{his:Array(UInt64)}}, {{los:Array(UInt64)}})) AS pair)
@@ -76,7 +77,7 @@ WHERE {_OF_RUN} AND ifNull(step, -1) IN {{steps:Array(Int64)}}
 GROUP BY trace_hi, trace_lo"""
 
 _OF_TRACE = f"""{_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}
-    AND ifNull(step, -1) IN (
+    AND toInt64(ifNull(step, -1)) IN (
         SELECT arrayJoin(arrayPushBack(groupUniqArrayArray(steps), -1)) FROM trace_index
         WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}
     )"""
@@ -122,10 +123,10 @@ LIMIT {{limit:UInt32}}"""
 LAUNCHES_OF_STEP = f"""
 SELECT lower(hex(launch_id)) AS launch, max(spans.world_size) AS world_size
 FROM spans
-WHERE {_OF_RUN} AND ifNull(step, -1) = {{step:Int64}} AND {_IN_STEP_TRACE}
+WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND {_IN_STEP_TRACE}
 GROUP BY launch_id"""
 
-_OF_STEP = f"""{_OF_RUN} AND ifNull(step, -1) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
+_OF_STEP = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
     AND {_IN_STEP_TRACE}"""
 
 # Grouped by span first: a span that is stored twice counts once, and `copies` tells.
@@ -177,7 +178,7 @@ STEP_TIMES = f"""
 SELECT assumeNotNull(step) AS step_of, rank, sumIf(duration, path = 'step') AS total_ns, {_PHASE_SUMS}
 FROM spans
 WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE}
-    AND path IN ('step', {_PHASE_PATHS}) AND rank >= 0 AND ifNull(step, -1) >= {{first:Int64}}
+    AND path IN ('step', {_PHASE_PATHS}) AND rank >= 0 AND toInt64(ifNull(step, -1)) >= {{first:Int64}}
 GROUP BY step_of, rank
 ORDER BY step_of, rank"""
 

@@ -11,7 +11,7 @@ _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 
 _CONDITIONS = {
     "path": "(name = {path:String} OR module = {path:String} OR startsWith(name, concat({path:String}, '.')))",
-    "step": "ifNull(step, -1) = {step:Int64}",
+    "step": "toInt64(ifNull(step, -1)) = {step:Int64}",
     "rank": "rank = {rank:Int32}",
     "role": "role = {role:UInt8}",
 }
@@ -32,7 +32,7 @@ TENSOR_COUNT = f"SELECT count() AS total FROM tensor_stats WHERE {_OF_RUN} /*whe
 
 _NONFINITE = f"""
 FROM tensor_stats
-WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND ifNull(step, -1) = {{step:Int64}}
+WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND toInt64(ifNull(step, -1)) = {{step:Int64}}
     AND nonfinite_count > 0"""
 
 NONFINITE = f"""
