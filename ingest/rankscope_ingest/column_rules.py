@@ -14,8 +14,20 @@ from rankscope_ingest.errors import Refused
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.declaration import Field, Section, Wire
 
-MAX_WORD_BYTES = 512
-"""Most UTF-8 bytes of a column called `name`."""
+KIB = 2**10
+MAX_WORD_BYTES = 2 * KIB
+"""Most UTF-8 bytes of a word, a path among them; `_WORD_LIMITS` has the columns that differ."""
+MAX_TEXT_BYTES = 32 * 2**20
+"""Most bytes that a batch's words may take once each row carries its own: 20,000 rows that name one
+text of 250 kB fit into a payload below 1 MB, and took the writer to 9.2 GB."""
+_COUNT_FROM = 128 * KIB
+"""A column's text below this is taken as its longest word times its rows; above, it is added up."""
+
+_WORD_LIMITS = {
+    **dict.fromkeys(("name", "thread_id", "rollout_id"), 512),
+    **dict.fromkeys(("attribute_keys", "attribute_values", "number_keys", "metric_keys"), 32 * KIB),
+    **dict.fromkeys(("fact_keys", "fact_values", "tags"), 32 * KIB),
+}
 
 _TYPE_RANGE = {
     Wire.UINT32: (0, 2**32 - 1),
@@ -35,23 +47,42 @@ class Message(Protocol):
 
 
 class Dictionary:
-    """The batch's strings.
+    """The batch's strings, and what its columns make of them.
 
     Args:
         strings: Entry 0 is the empty string, if there is any.
+
+    Attributes:
+        size: Number of entries.
+        sizes: UTF-8 bytes of each.
     """
 
     def __init__(self, strings: list[str]) -> None:
         if strings and strings[0]:
             raise Refused("strings", f"entry 0 is {strings[0][:40]!r}; it is always the empty string")
         self.size = len(strings)
-        # len() counts characters; a character has at most 4 bytes.
-        longest = max(map(len, strings), default=0)
-        self.long = (
-            {index for index, text in enumerate(strings) if len(text.encode()) > MAX_WORD_BYTES}
-            if longest * 4 > MAX_WORD_BYTES
-            else set[int]()
-        )
+        is_ascii = "".join(strings).isascii()
+        self.sizes = list(map(len, strings)) if is_ascii else [len(text.encode()) for text in strings]
+        self._largest = (0, "")
+        self._text = 0
+
+    def count(self, column: str, size: int) -> None:
+        """Counts the bytes of a column's words, each row's its own.
+
+        Raises:
+            Refused: The batch's words take more than `MAX_TEXT_BYTES`; names the column with the most.
+        """
+        self._text += size
+        self._largest = max(self._largest, (size, column))
+        if self._text > MAX_TEXT_BYTES:
+            most, name = self._largest
+            reason = f"{most} bytes of text once every row carries its own; a batch has at most {MAX_TEXT_BYTES}"
+            raise Refused(name, f"{reason} in all columns: name long texts in fewer rows")
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of all words counted, each row's its own; never too few."""
+        return self._text
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +155,18 @@ class SectionRules:
     def _check_words(self, name: str, column: Column, *, dictionary: Dictionary) -> None:
         if not column:
             return
-        if max(column[:]) >= dictionary.size:
+        values = column[:]
+        used = set(values)  # as fast as max(), and what follows looks at each word once
+        if max(used) >= dictionary.size:
             row = _first(column, lambda index: index >= dictionary.size)
             self._refuse(name, f"index {column[row]} at {row}; strings has {dictionary.size} entries")
-        if name == "name" and dictionary.long and not dictionary.long.isdisjoint(column[:]):
-            row = _first(column, dictionary.long.__contains__)
-            self._refuse(name, f"longer than {MAX_WORD_BYTES} bytes at {row}")
+        size_of = dictionary.sizes.__getitem__
+        longest, most = max(map(size_of, used)), _WORD_LIMITS.get(name, MAX_WORD_BYTES)
+        if longest > most:
+            row = _first(column, lambda index: size_of(index) > most)
+            self._refuse(name, f"{size_of(column[row])} bytes at {row}; at most {most}")
+        size = longest * len(values)
+        dictionary.count(f"{self.name}.{name}", size if size < _COUNT_FROM else sum(map(size_of, values)))
 
     def _check_range(self, rule: _Range, message: Message) -> None:
         column: Column = getattr(message, rule.name)

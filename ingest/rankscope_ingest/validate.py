@@ -32,7 +32,11 @@ _DAY_NS = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the rest of the gateway needs of a valid batch."""
+    """What the rest of the gateway needs of a valid batch.
+
+    Attributes:
+        expanded: About as many bytes as its rows take once each carries its own text; never too few.
+    """
 
     project: str
     run_id: str
@@ -41,6 +45,7 @@ class Checked:
     rank: int
     node: str
     pid: int
+    expanded: int
 
 
 def check(sealed: Sealed, *, now_ns: int) -> Checked:
@@ -57,7 +62,7 @@ def check(sealed: Sealed, *, now_ns: int) -> Checked:
     batch = _parse(sealed.payload)
     _check_header(batch.header)
     _check_agreement(sealed, batch.header, now_ns=now_ns)
-    _check_sections(sealed, batch)
+    text_bytes = _check_sections(sealed, batch)
     header = batch.header
     return Checked(
         header.project,
@@ -67,6 +72,7 @@ def check(sealed: Sealed, *, now_ns: int) -> Checked:
         header.rank,
         header.node,
         header.pid,
+        len(sealed.payload) + text_bytes,
     )
 
 
@@ -129,7 +135,7 @@ def _check_agreement(sealed: Sealed, header: Header, *, now_ns: int) -> None:
         raise Refused("header.week", f"{header.week}; the Monday of header.sealed is {week}{clock}")
 
 
-def _check_sections(sealed: Sealed, batch: Batch) -> None:
+def _check_sections(sealed: Sealed, batch: Batch) -> int:
     if len(batch.strings) > MAX_STRINGS:
         raise Refused("strings", f"{len(batch.strings)} entries; at most {MAX_STRINGS}")
     present = [(rules, getattr(batch, rules.name)) for rules in SECTION_RULES if rules.is_in(batch)]
@@ -141,6 +147,7 @@ def _check_sections(sealed: Sealed, batch: Batch) -> None:
     dictionary = Dictionary(list(batch.strings))
     for rules, message in present:
         rules.check(message, dictionary)
+    return dictionary.text_bytes
 
 
 def _shown(message: Sealed | Header, name: str) -> str:

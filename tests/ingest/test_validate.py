@@ -215,3 +215,75 @@ def test_checking_is_pure() -> None:
 
     assert sealed.SerializeToString() == before
     assert payload_digest(sealed.payload) == sealed.digest
+
+
+def multiplied(column: str, *, rows: int, size: int) -> Sealed:
+    """A small payload in which every span names one long text."""
+    message = batch()
+    message.ClearField("tensor_stats")
+    message.ClearField("scalars")
+    message.strings.append("x" * size)
+    spans = message.spans
+    spans.Clear()
+    spans.span_id.extend(range(1, rows + 1))
+    spans.name.extend([1] * rows)
+    getattr(spans, column).extend([6] * rows)
+    if column.startswith("attribute"):
+        spans.attribute_keys[:] = [2] * rows
+        spans.attribute_n.extend([1] * rows)
+    sealed = seal(message)
+    sealed.rows = rows
+    return sealed
+
+
+@pytest.mark.parametrize("column", ["thread_id", "rollout_id", "path", "error_type", "attribute_values"])
+def test_a_text_too_long_for_its_column_is_refused(column: str) -> None:
+    assert refusal(multiplied(column, rows=20_000, size=250_000)).field == f"spans.{column}"
+
+
+def test_a_small_payload_that_grows_in_the_store_is_refused() -> None:
+    # 20,000 rows of 32 KB would be 640 MB in the writer.
+    refused = refusal(multiplied("attribute_values", rows=20_000, size=32_768))
+
+    assert refused.field == "spans.attribute_values"
+    assert "655360000 bytes" in refused.reason
+
+
+def test_columns_that_grow_too_large_together_are_refused() -> None:
+    sealed = multiplied("path", rows=10_000, size=2_048)
+    message = Batch.FromString(sealed.payload)
+    message.spans.error_type[:] = message.spans.path
+    again = seal(message)
+    again.rows = sealed.rows
+
+    check(sealed, now_ns=NOW)
+    assert refusal(again).field == "spans.path"
+
+
+def test_every_column_of_words_has_a_limit() -> None:
+    for section in SECTIONS:
+        for column in section.fields:
+            if column.wire is Wire.DICT:
+                message = batch()
+                for other in ("spans", "tensor_stats", "scalars"):
+                    message.ClearField(other)
+                message.strings[1] = "x" * 40_000
+                rows = getattr(message, section.name)
+                getattr(rows, section.key)[:] = [NOW if section.field(section.key).wire is Wire.SFIXED64 else 0]
+                sliced = [other for other in section.fields if column.count and other.count == column.count]
+                for other in sliced:
+                    getattr(rows, other.name)[:] = [0]
+                if column.count:
+                    getattr(rows, column.count)[:] = [1]
+                getattr(rows, column.name)[:] = [1]
+                sealed = seal(message)
+                sealed.rows = 1
+
+                assert refusal(sealed).field == f"{section.name}.{column.name}"
+
+
+def test_what_rows_take_in_the_store_is_never_counted_too_low() -> None:
+    few, many = (multiplied("attribute_values", rows=rows, size=1_000) for rows in (2, 2_000))
+
+    assert check(few, now_ns=NOW).expanded >= len(few.payload) + 2 * 1_000
+    assert 2_000 * 1_000 < check(many, now_ns=NOW).expanded < len(many.payload) + 2_000 * 1_100
