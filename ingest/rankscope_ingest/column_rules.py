@@ -3,7 +3,9 @@
 A check runs over whole columns (`len`, `min`, `max`, `sum` in C) and looks for the row at fault
 only once something is wrong. A column that is absent costs one `len`; ranges that the wire type
 already holds cost nothing. A column is copied into a list first (`column[:]`): the parser's own
-container takes twice as long to walk (2,000 values: 49 against 33 µs).
+container takes twice as long to walk (2,000 values: 49 against 33 µs). Most columns of a batch say
+one value over and over, and most of the others hold codes: `list.count` and `bytes` see both in a
+fraction of what `max` takes (2,000 values: 1 and 18 against 59 µs).
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ _WORD_LIMITS = {
     **dict.fromkeys(("fact_keys", "fact_values", "tags"), 32 * KIB),
 }
 
+_BYTE = 255
 _TYPE_RANGE = {
     Wire.UINT32: (0, 2**32 - 1),
     Wire.UINT64: (0, 2**64 - 1),
@@ -98,6 +101,14 @@ class _Range:
         """Whether a value is within the bounds."""
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
+    def holds_all(self, values: list[int]) -> bool:
+        """Whether every value is within the bounds; at least one value."""
+        if _is_constant(values):
+            return self.holds(values[0])
+        if self.low is None and self.high == _BYTE:
+            return _are_bytes(values)
+        return (self.low is None or min(values) >= self.low) and (self.high is None or max(values) <= self.high)
+
 
 class SectionRules:
     """What must hold for one section of a batch.
@@ -147,7 +158,8 @@ class SectionRules:
                 self._refuse(name, f"{length} values for {rows} rows; a column has one a row, or is left out")
 
     def _check_list(self, message: Message, count: str, *, columns: tuple[str, ...]) -> None:
-        total = sum(getattr(message, count)[:])
+        counts = getattr(message, count)[:]
+        total = counts[0] * len(counts) if counts and _is_constant(counts) else sum(counts)
         for name in columns:
             if (length := len(getattr(message, name))) != total:
                 self._refuse(name, f"{length} elements; {count} adds up to {total}")
@@ -156,7 +168,7 @@ class SectionRules:
         if not column:
             return
         values = column[:]
-        used = set(values)  # as fast as max(), and what follows looks at each word once
+        used = set(values[:1]) if _is_constant(values) else set(values)  # as fast as max(), and what follows looks at each word once
         if max(used) >= dictionary.size:
             row = _first(column, lambda index: index >= dictionary.size)
             self._refuse(name, f"index {column[row]} at {row}; strings has {dictionary.size} entries")
@@ -173,7 +185,7 @@ class SectionRules:
         if not column:
             return
         values = column[:]
-        if (rule.low is None or min(values) >= rule.low) and (rule.high is None or max(values) <= rule.high):
+        if rule.holds_all(values):
             return
         wrong = [row for row, value in enumerate(values) if not rule.holds(value)]
         present: Column = getattr(message, "present", ()) if rule.optional is not None else ()
@@ -200,6 +212,21 @@ def _range_of(field: Field) -> _Range | None:
     low = field.low if field.low is not None and field.low > held[0] else None
     high = field.high if field.high is not None and field.high < held[1] else None
     return None if low is None and high is None else _Range(field.name, low, high, field.optional)
+
+
+def _is_constant(values: list[int]) -> bool:
+    """Whether all are the same; looks at three of them before it looks at all."""
+    first = values[0]
+    return first == values[len(values) // 2] == values[-1] and values.count(first) == len(values)
+
+
+def _are_bytes(values: list[int]) -> bool:
+    """Whether all are 0 to 255; none is negative."""
+    try:
+        bytes(values)
+    except ValueError:
+        return False
+    return True
 
 
 def _first(column: Column, wrong: Callable[[int], bool]) -> int:
