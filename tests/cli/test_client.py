@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rankscope.up import Client, RefusedError, UnreachableError
+from rankscope.up import BadUrlError, Client, RefusedError, UnreachableError
 from rankscope.up._client import is_loopback
 from tests.ground.processes import free_port
 
@@ -111,3 +111,28 @@ def test_a_proxy_does_not_see_what_stays_on_this_machine(client: Client, monkeyp
 )
 def test_loopback_is_told_from_elsewhere(url: str, expected: bool) -> None:
     assert is_loopback(url) is expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://bob:s3cr3t@127.0.0.1:1",
+        "http://bob:s3cr3t/x@127.0.0.1",
+        "bob:s3cr3t@127.0.0.1",
+        "http://u:s3cr3t@[::1",
+        "http://u:s3cr3t@h:abc",
+        "http://h?password=s3cr3t",
+        "http://h#s3cr3t",
+        "ftp://h",
+        "http://h:99999",
+        "http://h:0",
+        "127.0.0.1:8470",
+        "",
+    ],
+)
+def test_what_is_no_url_of_a_query_service_is_refused_without_telling_its_secrets(url: str) -> None:
+    with pytest.raises(BadUrlError) as refused:
+        Client(url)
+
+    assert "s3cr3t" not in str(refused.value)
+    assert "http://127.0.0.1:8470" in refused.value.hint

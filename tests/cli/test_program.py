@@ -1,5 +1,6 @@
 """What every command has in common: exit statuses, help, JSON, what is missing."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from rankscope.cli._program import ORDER
 from tests.cli.programs import rankscope, without_modules
+from tests.ground.brokers import Broker
 from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
 
@@ -70,6 +72,65 @@ def test_a_wrong_call_is_status_2(wrong: list[str], tmp_path: Path) -> None:
     assert answer.status == 2
     assert answer.stderr.startswith("error: ")
     assert not answer.stdout
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["runs"], ["query", "rank == 0"], ["trace"]])
+def test_a_url_with_a_password_is_a_wrong_call_and_its_password_is_not_told(command: list[str], tmp_path: Path) -> None:
+    answer = rankscope(*command, "--url", "http://bob:s3cr3t@127.0.0.1:1", home=tmp_path)
+
+    assert answer.status == 2
+    assert "s3cr3t" not in answer.stdout + answer.stderr
+
+
+def test_version_is_an_option_too(tmp_path: Path) -> None:
+    assert rankscope("--version", home=tmp_path).stdout == rankscope("version", home=tmp_path).stdout
+
+
+def test_plain_rankscope_is_json_when_asked(tmp_path: Path) -> None:
+    answer = rankscope("--json", home=tmp_path)
+
+    assert answer.status == 0
+    assert answer.json["data_folder"] == str(tmp_path)
+    assert answer.json["server"] is None
+
+
+def test_json_before_the_command_is_a_wrong_call_that_says_where_it_goes(tmp_path: Path) -> None:
+    answer = rankscope("--json", "runs", home=tmp_path)
+
+    assert answer.status == 2
+    assert "after the command" in answer.error["message"]
+
+
+@pytest.mark.parametrize("command", TIERS)
+def test_a_tier_with_a_wrong_setting_is_status_2_and_json_when_asked(command: str, tmp_path: Path) -> None:
+    wrong = {"RANKSCOPE_LOG_FORMAT": "xml"}
+
+    by_option = rankscope(command, "--json", home=tmp_path, environ=wrong)
+    by_variable = rankscope(command, home=tmp_path, environ=wrong | {"RANKSCOPE_JSON": "1"})
+
+    assert (by_option.status, by_variable.status) == (2, 2)
+    assert "xml" in by_option.error["message"]
+    assert by_variable.error == by_option.error
+    assert set(by_option.error) == {"code", "message", "hint", "position", "expected"}
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"), [("gateway", "RANKSCOPE_GATEWAY_LISTEN"), ("query-service", "RANKSCOPE_QUERY_LISTEN")]
+)
+def test_a_tier_whose_port_is_busy_is_status_1_and_names_it(
+    command: str, variable: str, tmp_path: Path, broker: Broker
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        environ = {
+            variable: f"127.0.0.1:{port}",
+            "RANKSCOPE_REDIS_URL": broker.url,
+            "RANKSCOPE_CLICKHOUSE_URL": f"chdb://{tmp_path}/store",
+        }
+        answer = rankscope(command, "--json", home=tmp_path, environ=environ)
+
+    assert answer.status == 1
+    assert str(port) in answer.error["message"]
 
 
 def test_with_json_an_error_is_one_document_on_stderr(tmp_path: Path) -> None:

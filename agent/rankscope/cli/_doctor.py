@@ -9,7 +9,7 @@ from rankscope._version import __version__
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._health import completeness_lines, environment_lines, environment_report, holds
-from rankscope.cli._output import say, say_json
+from rankscope.cli._output import say, say_json, version_line
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder
 from rankscope.up import DataFolder, quoted
 
@@ -50,4 +50,4 @@ def version(as_json: AsJson = False) -> None:
     if as_json:
         say_json({"rankscope": __version__, "python": platform.python_version()})
         return
-    say(f"rankscope {__version__} (Python {platform.python_version()})")
+    say(version_line())

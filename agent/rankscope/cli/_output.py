@@ -1,15 +1,16 @@
 """What people see: tables, carets, durations; what programs see: one JSON document."""
 
 import json
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
-from rankscope.cli._errors import QueryRefusedError, as_json
+from rankscope._version import __version__
+from rankscope.cli._errors import QueryRefusedError, as_json, hint_of
 from rankscope.errors import RankscopeError
-from rankscope.up import UpError
 
 COLUMN_LIMIT = 44
 """Wider cells are cut in tables; `--json` has all of them."""
@@ -26,6 +27,11 @@ def say(line: str = "") -> None:
 def say_json(document: object) -> None:
     """The one JSON document on stdout."""
     say(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def version_line() -> str:
+    """The version of rankscope and of the Python that runs it."""
+    return f"rankscope {__version__} (Python {platform.python_version()})"
 
 
 def say_aside(line: str) -> None:
@@ -53,8 +59,9 @@ def _error_text(error: RankscopeError) -> str:
     lines = [f"error: {error}"]
     if isinstance(error, QueryRefusedError):
         lines += caret(error.text, error.error)
-    if isinstance(error, UpError) and error.hint:
-        lines.append(f"hint: {error.hint}")
+    hint = hint_of(error)
+    if hint:
+        lines.append(f"hint: {hint}")
     return "\n".join(lines)
 
 

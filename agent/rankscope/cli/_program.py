@@ -21,6 +21,9 @@ COMMANDS = (_summary, _up, _read, _trace, _doctor, _services)
 ORDER = ("up", "demo", "query", "trace", "runs", "doctor", "version", *_services.SERVICES)
 """The order in which help lists the commands."""
 
+TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
+"""What typer takes for "yes" in the environment variable of a switch."""
+
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 """Typer brings a click of its own since 0.26; in both, the error of a wrong call sits right above BadParameter."""
 
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, 1, 2 or 3; 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in words or os.environ.get("RANKSCOPE_JSON", "").lower() in {"1", "true", "yes", "on"}
+    as_json = "--json" in words or os.environ.get("RANKSCOPE_JSON", "").strip().lower() in TRUE_WORDS
     # It warns of each argument that chDB has no use for, and the same code serves chDB and a cluster.
     logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
     app.registered_commands.sort(key=lambda command: ORDER.index(command.name or ""))
@@ -52,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RankscopeError as error:
         say_error(error, as_json=as_json)
         return status_of(error)
+    except BaseExceptionGroup as group:
+        error = _only_ours(cast("BaseExceptionGroup[BaseException]", group))
+        say_error(error, as_json=as_json)
+        return status_of(error)
     return answer if isinstance(answer, int) else 0
 
 
@@ -59,6 +66,16 @@ def _usage_error(error: Exception) -> WrongCallError:
     context = cast("Any", error).ctx
     hint = f"`{context.command_path} --help` lists what there is" if context else ""
     return WrongCallError(cast("Any", error).format_message(), hint=hint)
+
+
+def _only_ours(group: BaseExceptionGroup[BaseException]) -> RankscopeError:
+    """The first error of a tier's tasks; with a foreign one among them the group goes on: that is a fault of ours."""
+    if group.subgroup(lambda error: not isinstance(error, RankscopeError)):
+        raise group
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    return cast("RankscopeError", first)
 
 
 def _swallow_the_rest() -> None:

@@ -5,7 +5,7 @@ them when nothing runs; `Client` speaks to whichever answers.
 """
 
 from rankscope.up._background import end, running_server, start_detached
-from rankscope.up._client import Client, Json, RefusedError, UnreachableError, quoted
+from rankscope.up._client import BadUrlError, Client, Json, RefusedError, UnreachableError, quoted
 from rankscope.up._errors import FolderHeldError, MissingExtraError, PartFailedError, UpError
 from rankscope.up._folder import DataFolder, Holder
 from rankscope.up._parts import tethered
@@ -14,6 +14,7 @@ from rankscope.up._server import Endpoints, LocalServer, Ports
 from rankscope.up._services import importing, load_command, load_service, require
 
 __all__ = [
+    "BadUrlError",
     "Client",
     "DataFolder",
     "Endpoints",

@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -27,6 +28,12 @@ class UnreachableError(UpError):
     code = "unreachable"
 
 
+class BadUrlError(UpError):
+    """What was given as the URL of a query service is none, or holds what must not be in one."""
+
+    code = "usage"
+
+
 class RefusedError(UpError):
     """The service answered with an error.
 
@@ -49,10 +56,17 @@ class Client:
     Attributes:
         url: `http://host:port`, without a path.
         timeout_s: how long one answer may take.
+
+    Raises:
+        BadUrlError: the URL cannot be one of a query service; no secret of it is in the message.
     """
 
     url: str
     timeout_s: float = DEFAULT_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        """Refuse a URL before anything shows it."""
+        check_url(self.url)
 
     def get(self, path: str, **parameters: Parameter) -> Json:
         """`GET /api/v1<path>`; parameters that are None are left out.
@@ -93,8 +107,43 @@ class Client:
             raise _unreachable(self.url, error, timeout_s=self.timeout_s) from error
 
 
+def check_url(url: str) -> None:
+    """Refuse what cannot be a query service's URL. The one place where a URL as given is put into a message.
+
+    Raises:
+        BadUrlError: no http, no host, no such port, or a user, a password, a query or a fragment in it.
+    """
+    reason = _url_fault(url)
+    if reason:
+        raise BadUrlError(
+            f"{_without_secrets(url)!r} is no URL of a query service: {reason}",
+            hint="write http://host:port, for example http://127.0.0.1:8470",
+        )
+
+
+def _url_fault(url: str) -> str:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "its port is no number up to 65535, or its brackets do not match"
+    if "@" in parts.netloc:
+        return "a user and a password are not taken; a query service asks for none"
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        return "it names no host and port after http:// or https://"
+    return "it has a query or a fragment" if parts.query or parts.fragment else ""
+
+
+def _without_secrets(url: str) -> str:
+    """The URL with what may be secret replaced: all before the last @, all after ? or #."""
+    before, at, after = url.rpartition("@")
+    scheme, named, _ = before.partition("://")
+    shown = re.sub(r"([?#]).*", r"\1***", after)
+    return (f"{scheme}://" if named else "") + ("***@" if at else "") + shown
+
+
 def is_loopback(url: str) -> bool:
-    """Whether the URL's host is this machine."""
+    """Whether the host of a URL that `check_url` passed is this machine."""
     host = urllib.parse.urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
