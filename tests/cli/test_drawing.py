@@ -2,6 +2,7 @@
 
 import pytest
 
+from rankscope.cli._columns import laid_out
 from rankscope.cli._output import caret, cell, duration, plural, table
 from rankscope.cli._tree import bar, branches
 
@@ -76,3 +77,40 @@ def test_an_error_without_a_place_shows_none() -> None:
 
 def test_one_is_singular() -> None:
     assert (plural(1, "rank"), plural(2, "rank")) == ("1 rank", "2 ranks")
+
+
+TENSOR_ROW = {"run_id": "a", "step": 1, "rank": 0, "role": "grad", "name": "w", "module": "m", "layer_index": 3}
+MANY = {f"stat{number}": number for number in range(20)}
+
+
+def test_what_a_query_names_stands_first_in_its_table() -> None:
+    query = 'tensor.role == "grad" and tensor.l2 > 100 and module.path contains "m" and layer.index == 3'
+
+    _, columns = laid_out([TENSOR_ROW | MANY | {"l2": 120.0}], query)
+
+    assert columns[:7] == ["role", "l2", "module", "layer_index", "step", "rank", "name"]
+    assert len(columns) == 12
+
+
+def test_a_key_of_a_map_that_a_query_names_is_a_column() -> None:
+    row = {"name": "s", "duration_ns": "5000000", "attributes": {"batch size": 8}, "metrics": {"loss": 0.5}}
+
+    (shown,), columns = laid_out([row], 'attr."batch size" > 4 and metric.loss > 0.1 and span.duration > 1ms')
+
+    assert columns == ["attr.batch size", "metric.loss", "duration", "name"]
+    assert (shown["attr.batch size"], shown["metric.loss"], shown["duration"]) == (8, 0.5, "5 ms")
+
+
+def test_the_run_is_a_column_only_where_rows_are_of_several_or_the_query_names_it() -> None:
+    other = TENSOR_ROW | {"run_id": "b"}
+
+    _, of_one = laid_out([TENSOR_ROW], "tensor.l2 > 0")
+    _, of_two = laid_out([TENSOR_ROW, other], "tensor.l2 > 0")
+    _, named = laid_out([TENSOR_ROW], 'run.id == "a" and tensor.l2 > 0')
+
+    assert "run_id" not in of_one
+    assert of_two[0] == named[0] == "run_id"
+
+
+def test_a_query_that_only_the_service_can_read_still_has_a_table() -> None:
+    assert laid_out([TENSOR_ROW], "words of the future")[1] == ["step", "rank", "role", "name"]

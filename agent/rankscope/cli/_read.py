@@ -7,24 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from rankscope.cli._app import app
+from rankscope.cli._columns import laid_out
 from rankscope.cli._errors import QueryRefusedError
-from rankscope.cli._output import duration, plural, say, say_aside, say_json, say_warnings, table
+from rankscope.cli._output import plural, say, say_aside, say_json, say_warnings, table
 from rankscope.cli._source import AsJson, Home, Project, Source, Url
 from rankscope.up import Client, Json, RefusedError
 
 RUN_COLUMNS = ("run_id", "status", "ranks", "launches", "start", "end")
-
-LEADING = ("step", "microstep", "rank", "phase", "role", "name", "kind", "status", "path", "duration", "layer_type")
-"""Columns that come first where rows have them."""
-
-HIDDEN = frozenset(
-    {"time_ns", "start_ns", "trace_id", "span_id", "parent_span_id", "module", "layer_index", "flags", "microstep"}
-    | {"attributes", "metrics", "launch_id", "incarnation", "seq", "idx", "shape", "dtype"}
-    | {"placement", "numel_global", "depth", "thread_id"}
-)
-"""Columns that only `--json` shows: they make a table too wide to read."""
-
-WIDTH = 12
 
 
 @app.command("query", short_help="Ask in TQL.")
@@ -52,7 +41,7 @@ def query(  # noqa: PLR0913 - one for each option
     if as_json:
         say_json(answer)
         return
-    _say_rows(answer)
+    _say_rows(answer, query=text)
 
 
 @app.command("runs", short_help="Which runs there are.")
@@ -97,28 +86,11 @@ def ask(
         raise QueryRefusedError(refused, text) from refused
 
 
-def _say_rows(answer: Json, *, columns: Sequence[str] | None = None) -> None:
+def _say_rows(answer: Json, *, query: str = "", columns: Sequence[str] | None = None) -> None:
     rows: Sequence[Mapping[str, Any]] = answer["items"]
-    shown = [_readable(row) for row in rows]
-    for line in table(shown, columns or _columns(shown)) if shown else ["no rows"]:
+    shown, chosen = laid_out(rows, query)
+    for line in table(shown, columns or chosen) if shown else ["no rows"]:
         say(line)
     say_warnings(answer)
     if answer.get("truncated"):
         say_aside(f"{plural(len(rows), 'row')} of {answer['total']}; the next page: --after {answer['next']}")
-
-
-def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Durations in the unit that reads best, under their name without `_ns`."""
-    readable: dict[str, Any] = {}
-    for name, value in row.items():
-        if name.endswith("duration_ns"):
-            readable[name.removesuffix("_ns")] = duration(value)
-        elif name not in HIDDEN and value is not None:
-            readable[name] = value
-    return readable
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    leading = [name for name in LEADING if name in names]
-    return (leading + [name for name in names if name not in leading])[:WIDTH]
