@@ -70,7 +70,18 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A batch offered to the broker; `payload` has the receive time appended, `digest` is of the sealed bytes."""
+    """A batch offered to the broker.
+
+    Attributes:
+        payload: The sealed bytes, with the receive time appended.
+        incarnation: 16 bytes.
+        seq: Number of the batch in its incarnation.
+        digest: 16 bytes, of the sealed bytes.
+        rows: Rows in all sections.
+        week: Monday of the sealing time, days since 1970-01-01.
+        base: Lowest seq the sender still holds.
+        expanded: Bytes that the rows take once each carries its own text; 0: about the payload's.
+    """
 
     payload: bytes
     incarnation: bytes
@@ -79,6 +90,7 @@ class Offer:
     rows: int
     week: int
     base: int
+    expanded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +222,7 @@ class Buffer:
         incarnation = offer.incarnation
         keys = (stream_key(shard), state_key(shard, incarnation), bytes_key(shard), quarantine_key(shard))
         values = (offer.payload, incarnation, offer.seq, offer.digest, offer.rows, offer.week, offer.base)
-        answer = await self._run(self._accept, keys, *values, budget, STATE_LIFETIME_S)
+        answer = await self._run(self._accept, keys, *values, budget, STATE_LIFETIME_S, offer.expanded)
         outcome, accepted, durable, held = cast("list[int]", answer)
         return Accepted(Outcome(outcome), accepted, durable, held)
 

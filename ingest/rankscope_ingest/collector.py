@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from rankscope_ingest.entries import MAX_ENTRIES, Entry, Group, take
+from rankscope_ingest.entries import MAX_ENTRIES, MAX_EXPANDED_BYTES, Entry, Group, take
 
 ENOUGH = 0.5
 """Share of the row limit from which an idle writer does not wait for more."""
@@ -32,14 +32,10 @@ class Collector:
         self._entries: deque[Entry] = deque()
         self._rows = 0
         self._size = 0
+        self._weight = 0
         self._first_at = 0.0
         self._closed = False
         self._changed = asyncio.Condition()
-
-    @property
-    def average_size(self) -> int:
-        """Mean payload bytes of the entries held; 0 when there are none."""
-        return self._size // len(self._entries) if self._entries else 0
 
     async def add(self, entries: Iterable[Entry]) -> None:
         """Takes entries in the order in which they were read."""
@@ -88,8 +84,10 @@ class Collector:
         return self._rows >= self._limit_rows * ENOUGH or self._is_full()
 
     def _is_full(self) -> bool:
-        return self._rows >= self._limit_rows or self._size >= self._limit_size or len(self._entries) >= MAX_ENTRIES
+        is_heavy = self._size >= self._limit_size or self._weight >= MAX_EXPANDED_BYTES
+        return is_heavy or self._rows >= self._limit_rows or len(self._entries) >= MAX_ENTRIES
 
     def _count(self, entry: Entry, sign: int) -> None:
         self._rows += sign * entry.rows
         self._size += sign * len(entry.payload)
+        self._weight += sign * entry.weight

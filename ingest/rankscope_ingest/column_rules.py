@@ -168,7 +168,9 @@ class SectionRules:
         if not column:
             return
         values = column[:]
-        used = set(values[:1]) if _is_constant(values) else set(values)  # as fast as max(), and what follows looks at each word once
+        used = (
+            set(values[:1]) if _is_constant(values) else set(values)
+        )  # as fast as max(), and what follows looks at each word once
         if max(used) >= dictionary.size:
             row = _first(column, lambda index: index >= dictionary.size)
             self._refuse(name, f"index {column[row]} at {row}; strings has {dictionary.size} entries")

@@ -14,6 +14,9 @@ from typing import Self
 MAX_ENTRIES = 1_000
 """Most batches of one insert: bounds the manifest and the commit scripts whatever the batches' size."""
 
+MAX_EXPANDED_BYTES = 128 * 2**20
+"""Most bytes of one insert's rows, each with its own text: what the store holds in memory, about twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -34,6 +37,7 @@ class Entry:
         seq: Number of the batch in its incarnation.
         digest: 16 bytes, of the sealed bytes.
         rows: Rows in all sections.
+        expanded: Bytes that the rows take once each carries its own text; 0: about the payload's.
     """
 
     place: Place
@@ -42,6 +46,7 @@ class Entry:
     seq: int
     digest: bytes
     rows: int
+    expanded: int = 0
 
     @classmethod
     def of(cls, place: Place, fields: Mapping[bytes, bytes]) -> Self:
@@ -53,7 +58,13 @@ class Entry:
             int(fields[b"seq"]),
             fields[b"digest"],
             int(fields[b"rows"]),
+            int(fields.get(b"expanded", 0)),
         )
+
+    @property
+    def weight(self) -> int:
+        """About as many bytes as the store holds for its rows."""
+        return self.expanded or len(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +135,12 @@ def take(entries: Iterable[Entry], *, rows: int, size: int) -> Group:
 
 
 def _within(entries: Iterable[Entry], *, rows: int, size: int) -> Iterator[Entry]:
+    room = MAX_EXPANDED_BYTES
     for count, entry in enumerate(entries):
         rows -= entry.rows
         size -= len(entry.payload)
-        if count and (rows < 0 or size < 0 or count == MAX_ENTRIES):
+        room -= entry.weight
+        if count and (min(rows, size, room) < 0 or count == MAX_ENTRIES):
             return
         yield entry
 

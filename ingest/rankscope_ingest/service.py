@@ -116,7 +116,7 @@ class IngestService:
         try:
             sealed, batch = _parse(request, now_ns)
             shard = shard_of(batch.run_id, sealed.incarnation)
-            stand = await self._offer(shard, _offer(sealed, now_ns))
+            stand = await self._offer(shard, _offer(sealed, now_ns, expanded=batch.expanded))
         except IngestError as error:
             metrics.BATCHES.labels(_result_of(error)).inc()
             raise
@@ -176,7 +176,7 @@ def _envelope(request: bytes) -> Sealed:
         raise Refused("sealed", "the request is not a Sealed of rankscope.v1") from error
 
 
-def _offer(sealed: Sealed, now_ns: int) -> Offer:
+def _offer(sealed: Sealed, now_ns: int, *, expanded: int) -> Offer:
     return Offer(
         sealed.payload + _RECEIVED_TAG + now_ns.to_bytes(8, "little", signed=True),
         sealed.incarnation,
@@ -185,6 +185,7 @@ def _offer(sealed: Sealed, now_ns: int) -> Offer:
         sealed.rows,
         sealed.week,
         sealed.base,
+        expanded,
     )
 
 

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 STOP_GRACE_S = 10.0
 """Longest wait at the end for the last groups; what is left stays pending and comes first next time."""
+SLOW_INSERT_S = 10.0
+"""An insert that takes longer is logged: the store is short of something, or the group is odd."""
 
 
 class RowSink(Protocol):
@@ -178,7 +180,7 @@ class Writer:
     async def _write(self, group: Group) -> None:
         started = time.monotonic()
         body = await asyncio.to_thread(group.body)
-        await patiently(lambda: self._insert(body, group.token))
+        await patiently(lambda: self._insert(body, group))
         await patiently(lambda: self._source.commit(group))
         await patiently(lambda: self._source.keep_manifest(""))
         metrics.INSERT_SECONDS.observe(time.monotonic() - started)
@@ -187,10 +189,15 @@ class Writer:
         oldest_ms = min((int(entry.place.id.split("-")[0]) for entry in group.entries), default=0)
         metrics.STREAM_LAG.set(max(time.time() - oldest_ms / 1_000, 0))
 
-    async def _insert(self, body: bytes, token: str) -> None:
+    async def _insert(self, body: bytes, group: Group) -> None:
+        started = time.monotonic()
         try:
-            await self._sink.write(body, token=token)
+            await self._sink.write(body, token=group.token)
         except StoreUncertain:
             metrics.INSERTS.labels("uncertain").inc()
             raise
+        finally:
+            if (took_s := time.monotonic() - started) > SLOW_INSERT_S:
+                facts = {"rows": group.rows, "batches": len(group.entries), "payload_bytes": len(body)}
+                logger.warning("an insert took %.0f s", took_s, extra=facts)
         metrics.INSERTS.labels("ok").inc()

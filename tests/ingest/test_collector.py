@@ -1,9 +1,10 @@
 """How entries become groups in time: enough rows, or the linger, whichever comes first."""
 
 import asyncio
+from dataclasses import replace
 
 from rankscope_ingest.collector import Collector
-from rankscope_ingest.entries import Entry, Group, Place
+from rankscope_ingest.entries import MAX_EXPANDED_BYTES, Entry, Group, Place
 
 FOR_EVER_S = 3_600.0
 
@@ -80,6 +81,16 @@ async def test_a_group_leaves_behind_what_exceeds_it() -> None:
         rows.append(group.rows)
 
     assert rows == [100, 100, 50]
+
+
+async def test_a_group_whose_rows_are_large_does_not_linger() -> None:
+    held = collector(linger_s=FOR_EVER_S)
+    await held.add(replace(entry, expanded=MAX_EXPANDED_BYTES // 2) for entry in entries(3))
+
+    group = await asyncio.wait_for(held.next_group(), 10)
+
+    assert group is not None
+    assert group.rows == 20
 
 
 async def test_a_closed_collector_gives_out_what_it_holds_at_once() -> None:

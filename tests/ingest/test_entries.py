@@ -1,9 +1,11 @@
 """Groups: their order, bodies and tokens follow from their entries alone."""
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 from hypothesis import given
 
-from rankscope_ingest.entries import MAX_ENTRIES, Entry, Group, Manifest, Place, take, varint
+from rankscope_ingest.entries import MAX_ENTRIES, MAX_EXPANDED_BYTES, Entry, Group, Manifest, Place, take, varint
 from rankscope_proto.v1.batch_pb2 import Batch
 
 
@@ -32,6 +34,22 @@ def test_a_group_ends_at_the_entry_limit() -> None:
     tiny = [entry(n, rows=1) for n in range(MAX_ENTRIES + 5)]
 
     assert len(take(tiny, rows=10**6, size=10**9).entries) == MAX_ENTRIES
+
+
+def test_a_group_ends_where_its_rows_would_take_too_much_memory() -> None:
+    # Given small payloads whose rows are large once each carries its own text.
+    heavy = [replace(entry(n), expanded=MAX_EXPANDED_BYTES // 4) for n in range(10)]
+
+    assert len(take(heavy, rows=10**6, size=10**9).entries) == 4
+
+
+def test_an_entry_says_how_large_its_rows_are() -> None:
+    fields = {b"payload": b"x" * 9, b"incarnation": b"i" * 16, b"seq": b"1", b"digest": b"d" * 16, b"rows": b"2"}
+
+    from_an_older_gateway = Entry.of(Place(0, "1-0"), fields)
+    grown = Entry.of(Place(0, "1-0"), {**fields, b"expanded": b"700"})
+
+    assert (from_an_older_gateway.weight, grown.weight) == (9, 700)
 
 
 def test_an_entry_above_every_limit_is_a_group_of_its_own() -> None:

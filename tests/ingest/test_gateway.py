@@ -35,6 +35,7 @@ async def test_a_batch_reaches_the_broker_under_its_own_bytes(channel: grpc.aio.
     assert entry[b"payload"].startswith(sealed.payload)
     assert entry[b"digest"] == sealed.digest
     assert (entry[b"seq"], entry[b"rows"], entry[b"week"]) == (b"0", b"6", str(sealed.week).encode())
+    assert int(entry[b"expanded"]) > len(sealed.payload)
 
 
 async def test_only_the_receive_time_is_appended(channel: grpc.aio.Channel, broker: Broker) -> None:

@@ -285,3 +285,21 @@ async def test_a_writer_refuses_a_table_without_a_deduplication_window(
 
     with pytest.raises(StoreUnfit, match="no deduplication window on spans"):
         await writer.serve(settings_for(broker, clickhouse_front), asyncio.Event())
+
+
+async def test_an_insert_that_takes_long_is_logged(
+    buffer: Buffer, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writer, "SLOW_INSERT_S", -1.0)
+    await buffer.prepare_reading()
+    await send(buffer, Sender())
+    stop = asyncio.Event()
+    collector = Collector(rows=100, size=10**6, linger_s=0.0)
+
+    moving = asyncio.create_task(writer.Writer(buffer, Recorded(), collector=collector).run(stop))
+    await eventually(lambda: is_drained(broker), watched=moving)
+    stop.set()
+    await moving
+
+    slow = [record for record in caplog.records if record.getMessage() == "an insert took 0 s"]
+    assert [vars(record)["rows"] for record in slow] == [ROWS]

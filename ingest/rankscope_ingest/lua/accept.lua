@@ -4,7 +4,8 @@
 -- full broker refuses it before its first write, and the sender is asked to wait.
 --
 -- KEYS: stream, state of the incarnation (hash), bytes held by the shard, quarantine (hash)
--- ARGV: payload, incarnation, seq, digest, rows, week, base, budget bytes, lifetime of the state (s)
+-- ARGV: payload, incarnation, seq, digest, rows, week, base, budget bytes, lifetime of the state (s),
+--       bytes that the rows take once each carries its own text
 -- Returns {outcome, accepted, durable, bytes held}; outcome as in Ack.Outcome, 0 for no room.
 local REMEMBERED = 128
 local payload, incarnation, seq, digest = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -35,7 +36,7 @@ if held > 0 and held + #payload > budget then
 end
 
 redis.call('XADD', KEYS[1], '*', 'payload', payload, 'incarnation', incarnation, 'seq', ARGV[3],
-  'digest', digest, 'rows', ARGV[5], 'week', ARGV[6])
+  'digest', digest, 'rows', ARGV[5], 'week', ARGV[6], 'expanded', ARGV[10])
 redis.call('HSET', KEYS[2], 'accepted', string.format('%.0f', seq + 1), slot, digest)
 redis.call('EXPIRE', KEYS[2], lifetime)
 held = redis.call('INCRBY', KEYS[3], #payload)
