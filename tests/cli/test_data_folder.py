@@ -3,25 +3,27 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from rankscope.up import DataFolder, FolderHeldError, UpError
-from tests.ground.processes import Child, wait_until
+from tests.ground.processes import Child, alive, wait_until
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from rankscope.up import DataFolder
-with DataFolder(Path(sys.argv[1])).held():
+with DataFolder(Path(sys.argv[1])).held(reads=sys.argv[2] == "reads"):
     print("held", flush=True)
     time.sleep(600)
 """
 
 
-def holder_of(folder: Path, logs: Path) -> Child:
-    child = Child([sys.executable, "-c", HOLDER, str(folder)], name="holder", folder=logs)
+def holder_of(folder: Path, logs: Path, *, reads: bool = False) -> Child:
+    purpose = "reads" if reads else "serves"
+    child = Child([sys.executable, "-c", HOLDER, str(folder), purpose], name="holder", folder=logs)
     wait_until(lambda: "held" in child.output(), what="the folder is held")
     return child
 
@@ -111,3 +113,38 @@ def test_the_socket_folder_stays_short_where_tmpdir_is_long(tmp_path: Path) -> N
     )
 
     assert int(done.stdout) < 90
+
+
+def test_a_reader_is_waited_for(tmp_path: Path) -> None:
+    child = holder_of(tmp_path, tmp_path, reads=True)
+    ending = threading.Timer(0.5, child.stop)
+    ending.start()
+    try:
+        with DataFolder(tmp_path).held():
+            assert not alive(child.pid)
+    finally:
+        ending.join()
+        child.stop()
+
+
+def test_a_reader_that_does_not_end_is_named_and_a_server_advised(tmp_path: Path) -> None:
+    child = holder_of(tmp_path, tmp_path, reads=True)
+    try:
+        with pytest.raises(FolderHeldError) as refused, DataFolder(tmp_path).held(patience_s=0.1):
+            pass
+
+        assert refused.value.pid == child.pid
+        assert "rankscope up" in refused.value.hint
+    finally:
+        child.stop()
+
+
+def test_a_log_is_for_this_user_only_even_where_an_older_one_was_not(tmp_path: Path) -> None:
+    (tmp_path / "gateway.log").write_text("old")
+    (tmp_path / "gateway.log").chmod(0o644)
+
+    with DataFolder(tmp_path).open_log("gateway") as log:
+        log.write(b"new")
+
+    assert (tmp_path / "gateway.log").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "gateway.log").read_text() == "new"

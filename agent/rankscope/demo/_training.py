@@ -58,7 +58,7 @@ class Training:
             TrainingFailedError: it ended with an error.
         """
         log = self.folder.log("training")
-        with log.open("wb") as noise, self._started(noise) as process:
+        with self.folder.open_log("training") as noise, self._started(noise) as process:
             for line in _lines_of(process):
                 say(f"  {line}")
             status = process.wait()

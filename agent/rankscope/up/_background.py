@@ -65,7 +65,7 @@ def running_server(
         PartFailedError: the server ended, or was not ready in time.
     """
     _refuse_held(folder)
-    with folder.log("up").open("wb") as log:
+    with folder.open_log("up") as log:
         process = subprocess.Popen(
             tethered(sys.executable, "-m", "rankscope", "up", *arguments),
             env=dict(environment),
@@ -93,7 +93,7 @@ def end(process: "subprocess.Popen[bytes]", *, allowance_s: float) -> None:
 def _refuse_held(folder: DataFolder) -> None:
     folder.prepare()
     holder = folder.holder()
-    if holder:
+    if holder and holder.is_settled:  # the server that is started waits for a reader
         raise FolderHeldError(folder.path, pid=holder.pid, command=holder.command)
 
 

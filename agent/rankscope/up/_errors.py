@@ -30,15 +30,24 @@ class UpError(RankscopeError):
 
 
 class FolderHeldError(UpError):
-    """Another process holds the data folder: chDB allows one process per folder."""
+    """Another process holds the data folder: chDB allows one process per folder.
+
+    Args:
+        folder: the folder.
+        pid: the holder, if it has said who it is.
+        command: its command line.
+        reads: it is a command that reads, and holds the folder longer than one should.
+    """
 
     code = "folder_held"
 
-    def __init__(self, folder: Path, *, pid: int | None, command: str) -> None:
+    def __init__(self, folder: Path, *, pid: int | None, command: str, reads: bool = False) -> None:
         who = f"process {pid} ({command})" if pid else "a process that did not write its id"
         super().__init__(
             f"the data folder {folder} is held by another process: {who}",
-            hint="stop that process, or name another folder with --home or RANKSCOPE_HOME",
+            hint="it is still reading; with `rankscope up` running, any number of commands read at once"
+            if reads
+            else "stop that process, or name another folder with --home or RANKSCOPE_HOME",
         )
         self.pid = pid
 

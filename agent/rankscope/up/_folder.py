@@ -1,19 +1,30 @@
 """The data folder: who holds it, where each part keeps its files, where the sockets lie.
 
 One process may hold a folder, because chDB opens a path once. The lock is a `flock`, so it ends with its holder
-however that ends, and the holder's process id is in the file, so that the second one can name it.
+however that ends, and the holder's process id is in the file, so that the second one can name it. A command that
+reads a folder holds it for seconds, so who comes second waits for it; a server holds it for good.
 """
 
 import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from rankscope._host import is_alive
 from rankscope.up._errors import FolderHeldError, UpError
+
+READER_PATIENCE_S = 15.0
+"""How long to wait for a reader: opening the store and asking takes 2 to 5 s, and several may be in line."""
+
+INTERVAL_S = 0.05
+
+READING = "reading"
 
 SOCKET_PATH_LIMIT = 100
 """A unix socket's path may have 108 bytes on Linux; some are left for the name in the folder."""
@@ -21,10 +32,22 @@ SOCKET_PATH_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a data folder; `pid` is None when it has not written it yet."""
+    """The process that holds a data folder.
+
+    Attributes:
+        pid: its id; None when it has not written it yet.
+        command: its command line.
+        reads: it only reads what is kept, and will soon be done.
+    """
 
     pid: int | None
     command: str
+    reads: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it holds the folder for good: it is no reader, and what the lock says is not of the one before."""
+        return self.pid is not None and not self.reads and is_alive(self.pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +74,12 @@ class DataFolder:
     def log(self, part: str) -> Path:
         """The log of a part that runs out of sight."""
         return self.path / f"{part}.log"
+
+    def open_log(self, part: str) -> BinaryIO:
+        """A part's log, begun anew, for this user only: what a training prints may be private."""
+        descriptor = os.open(self.log(part), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)  # an older version made it for all to read
+        return os.fdopen(descriptor, "wb")
 
     def prepare(self) -> None:
         """Make the folder and those inside it, readable by this user only.
@@ -79,23 +108,26 @@ class DataFolder:
         except OSError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return _holder_in(descriptor)
+            return None if _locked(descriptor) else _holder_in(descriptor)
         finally:
             os.close(descriptor)
-        return None
 
     @contextmanager
-    def held(self) -> Generator[None]:
-        """Hold the folder.
+    def held(self, *, reads: bool = False, patience_s: float = READER_PATIENCE_S) -> Generator[None]:
+        """Hold the folder, waiting for readers of it.
+
+        Args:
+            reads: this process only reads what is kept, and lets go soon.
+            patience_s: how long to wait for a reader to let go.
 
         Raises:
-            FolderHeldError: another process holds it.
+            FolderHeldError: another process holds it, for good or for longer than that.
         """
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _take(descriptor, self.path)
+            _take(descriptor, self.path, patience_s=patience_s)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {READING if reads else ''}".rstrip().encode() + b"\n", 0)
             yield
         finally:
             os.close(descriptor)
@@ -117,21 +149,28 @@ class DataFolder:
         return f"rankscope-{os.getuid()}-{digest}"
 
 
-def _take(descriptor: int, folder: Path) -> None:
+def _take(descriptor: int, folder: Path, *, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while not _locked(descriptor):
+        holder = _holder_in(descriptor)
+        if holder.is_settled or time.monotonic() > deadline:
+            raise FolderHeldError(folder, pid=holder.pid, command=holder.command, reads=holder.reads)
+        time.sleep(INTERVAL_S)
+
+
+def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = _holder_in(descriptor)
-        raise FolderHeldError(folder, pid=holder.pid, command=holder.command) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        return False
+    return True
 
 
 def _holder_in(descriptor: int) -> Holder:
-    text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-    if not text.isdigit():
+    pid, _, purpose = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip().partition(" ")
+    if not pid.isdigit():
         return Holder(pid=None, command="")
-    return Holder(pid=int(text), command=_command_of(int(text)))
+    return Holder(pid=int(pid), command=_command_of(int(pid)), reads=purpose == READING)
 
 
 def _command_of(pid: int) -> str:

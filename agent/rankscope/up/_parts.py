@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from rankscope.up import _tether
+from rankscope.up._folder import DataFolder
 from rankscope.up._probes import until
 from rankscope.up._services import Serve
 
@@ -100,24 +101,25 @@ class ChildPart:
     Args:
         name: the command's name.
         environment: its whole environment.
-        log: the file that takes its output; begun anew.
+        folder: the data folder; the part's log there takes its output, begun anew.
         answers: whether it is ready.
         allowance_s: how long it may take to end after SIGTERM before it is killed.
     """
 
     def __init__(
-        self, name: str, *, environment: Mapping[str, str], log: Path, answers: Answers, allowance_s: float
+        self, name: str, *, environment: Mapping[str, str], folder: DataFolder, answers: Answers, allowance_s: float
     ) -> None:
         self.name = name
         self._environment = environment
-        self._log = log
+        self._folder = folder
+        self._log = folder.log(name)
         self._answers = answers
         self._allowance_s = allowance_s
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         """Start the process, in a session of its own: a terminal's Ctrl-C is for the parent, who keeps the order."""
-        with self._log.open("wb") as log:
+        with self._folder.open_log(self.name) as log:
             self._process = await asyncio.create_subprocess_exec(
                 *tethered(sys.executable, "-m", "rankscope", self.name),
                 env=self._environment,

@@ -39,7 +39,7 @@ def reading(folder: DataFolder) -> Generator[str]:
         )
     require("reading a data folder", "chdb", extra="embedded,server")
     serve = load_service("query-service")
-    with folder.held(), working_in(folder.store):
+    with folder.held(reads=True), working_in(folder.store):
         port = any_free_port()
         settings = {
             "RANKSCOPE_HOME": str(folder.path),

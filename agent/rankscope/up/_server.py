@@ -136,7 +136,7 @@ class LocalServer:
             gateway=ChildPart(
                 "gateway",
                 environment={**os.environ, **settings},
-                log=self._folder.log("gateway"),
+                folder=self._folder,
                 answers=lambda: listens(ports.gateway),
                 allowance_s=GATEWAY_ALLOWANCE_S,
             ),
