@@ -15,6 +15,8 @@ from google.protobuf.message import DecodeError
 
 from rankscope_ingest.buffer import Claimant, claim_key
 from rankscope_ingest.errors import BrokerError, IngestError, Refused
+from rankscope_ingest.malformed import reason_of
+from rankscope_ingest.senders import ID_BYTES, check_sender
 from rankscope_ingest.statuses import abort
 from rankscope_proto.names import ProcessRole
 from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
@@ -23,8 +25,9 @@ logger = logging.getLogger(__name__)
 
 LIFETIME_MS = 10_000
 CUT_GRACE_S = 0.05
-ID_BYTES = 16
-MAX_NAME_BYTES = 128
+MAX_CODE = 255
+MAX_STATUS_BYTES = 4_096
+"""A claim shows its holder's status, and is kept in the broker's memory."""
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -94,13 +97,22 @@ def _claims_a_rank(status: AgentStatus) -> bool:
 
 
 def _parse(request: bytes) -> AgentStatus:
+    """The status in a request.
+
+    Raises:
+        Refused: Names the first field at fault.
+    """
     try:
         status = AgentStatus.FromString(request)
     except DecodeError as error:
-        raise Refused("status", "the request is not an AgentStatus of rankscope.v1") from error
-    for name in ("project", "run_id"):
-        if not 0 < (size := len(getattr(status, name).encode())) <= MAX_NAME_BYTES:
-            raise Refused(name, f"{size} bytes; it has 1 to {MAX_NAME_BYTES}")
-    if len(status.incarnation) != ID_BYTES:
-        raise Refused("incarnation", f"{len(status.incarnation)} bytes; it has exactly {ID_BYTES}")
+        raise reason_of(request, AgentStatus.DESCRIPTOR, field="status") from error
+    check_sender(status)
+    if len(status.replaces) not in {0, ID_BYTES}:
+        raise Refused("replaces", f"{len(status.replaces)} bytes; it has {ID_BYTES} or none")
+    if not 0 < status.process_role <= MAX_CODE:
+        raise Refused("process_role", f"{status.process_role}; it is from 1 to {MAX_CODE}")
+    if status.rank < -1:
+        raise Refused("rank", f"{status.rank}; it is from -1")
+    if len(request) > MAX_STATUS_BYTES:  # all that is left is fields of a later version
+        raise Refused("status", f"{len(request)} bytes; at most {MAX_STATUS_BYTES}")
     return status

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from rankscope_ingest.column_rules import SECTION_RULES, Dictionary
 from rankscope_ingest.errors import Refused
 from rankscope_ingest.malformed import reason_of
+from rankscope_ingest.senders import ID_BYTES, check_axes, check_sender
 from rankscope_proto.columns import header_fields
 from rankscope_proto.declaration import Wire
 from rankscope_proto.identity import payload_digest, week_of
@@ -25,8 +26,6 @@ MAX_PAYLOAD_BYTES = 4 * 2**20
 MAX_ROWS = 20_000
 """Most rows of one batch: sealing stops at 2,000; one byte of an index could otherwise be a row."""
 MAX_STRINGS = 100_000
-MAX_NAME_BYTES = 128
-ID_BYTES = 16
 _DAY_NS = 86_400 * 10**9
 
 
@@ -96,7 +95,7 @@ def _parse(payload: bytes) -> Batch:
     try:
         batch = Batch.FromString(payload)
     except DecodeError as error:
-        raise reason_of(payload) from error
+        raise reason_of(payload, Batch.DESCRIPTOR, field="payload") from error
     if batch.received:
         raise Refused("received", "is the gateway's to set; leave it out")
     # A section that came twice would be merged here and might not be in the store; the same for
@@ -107,19 +106,14 @@ def _parse(payload: bytes) -> Batch:
 
 
 def _check_header(header: Header) -> None:
-    for name in ("project", "run_id"):
-        size = len(getattr(header, name).encode())
-        if not 0 < size <= MAX_NAME_BYTES:
-            raise Refused(f"header.{name}", f"{size} bytes; it has 1 to {MAX_NAME_BYTES}")
+    check_sender(header, within="header.")
     for name, low, high in _HEADER_RANGES:
         if not low <= (value := getattr(header, name)) <= high:
             raise Refused(f"header.{name}", f"{value}; it is from {low} to {high}")
-    for name, length in _HEADER_LENGTHS:
-        if len(value := getattr(header, name)) != length:
-            raise Refused(f"header.{name}", f"{len(value)} bytes; it has exactly {length}")
     for name in ("rank", "parent_rank"):
         if (value := getattr(header, name)) >= header.world_size:
             raise Refused(f"header.{name}", f"{value} is not below world_size {header.world_size}")
+    check_axes(header.mesh_axis, field="header.mesh_axis")
     if len(header.mesh_axis) != len(header.mesh_coordinate):
         axes, coordinates = len(header.mesh_axis), len(header.mesh_coordinate)
         raise Refused("header.mesh_coordinate", f"{coordinates} coordinates for {axes} axes")
@@ -160,4 +154,3 @@ _HEADER_RANGES = tuple(
     for field in header_fields()
     if field.high is not None and field.wire is not Wire.COUNT
 )
-_HEADER_LENGTHS = tuple((field.name, field.length) for field in header_fields() if field.length is not None)

@@ -63,7 +63,11 @@ class Attached:
 
     async def claim(self, status: AgentStatus) -> Command.Claim:
         """Sends a status and gives the answer to it."""
-        await self._call.write(status.SerializeToString())
+        return await self.claim_bytes(status.SerializeToString())
+
+    async def claim_bytes(self, request: bytes) -> Command.Claim:
+        """Sends those bytes as a status and gives the answer to it."""
+        await self._call.write(request)
         return Command.FromString(await asyncio.wait_for(self._call.read(), TIMEOUT_S)).claim
 
     async def end(self) -> None:

@@ -2,9 +2,11 @@
 
 import json
 
+import grpc
 import grpc.aio
 import pytest
 
+from rankscope_ingest.entries import varint
 from rankscope_proto.names import ProcessRole
 from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus
 from tests.ground.brokers import Broker
@@ -85,6 +87,49 @@ async def test_a_status_without_a_run_is_refused(channel: grpc.aio.Channel) -> N
 
     with pytest.raises(grpc.aio.AioRpcError, match="run_id"):
         await call.claim(nameless)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("project", "a/b"),
+        ("run_id", "a\nb"),
+        ("launch_id", b"xx"),
+        ("incarnation", b""),
+        ("node", "n" * 7_000_000),
+        ("boot_id", "b" * 129),
+        ("replaces", b"r" * 17),
+        ("process_role", 256),
+        ("process_role", 0),
+        ("rank", -2),
+    ],
+)
+async def test_a_status_is_refused_by_the_name_of_the_field(
+    channel: grpc.aio.Channel, broker: Broker, field: str, value: str | bytes | int
+) -> None:
+    wrong = status(FIRST)
+    setattr(wrong, field, value)
+
+    with pytest.raises(grpc.aio.AioRpcError, match=rf'details = "{field}: ') as caught:
+        await Attached(channel).claim(wrong)
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with broker.client() as client:
+        assert not client.keys("rankscope:claim:*")
+
+
+async def test_a_status_whose_text_is_not_utf8_is_refused_by_name(channel: grpc.aio.Channel) -> None:
+    request = status(FIRST).SerializeToString().replace(b"node0", b"\xff" * 5)
+
+    with pytest.raises(grpc.aio.AioRpcError, match="node: not UTF-8"):
+        await Attached(channel).claim_bytes(request)
+
+
+async def test_a_status_with_much_that_is_unknown_is_refused(channel: grpc.aio.Channel) -> None:
+    unknown = b"\xfa\x07" + varint(5_000) + b"x" * 5_000
+
+    with pytest.raises(grpc.aio.AioRpcError, match=r"status: 5\d+ bytes; at most 4096"):
+        await Attached(channel).claim_bytes(status(FIRST).SerializeToString() + unknown)
 
 
 @pytest.fixture

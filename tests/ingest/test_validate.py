@@ -56,6 +56,16 @@ HEADER_CASES: list[tuple[str, Spoil]] = [
     ("header.sealed", lambda m: setattr(m.header, "sealed", 7_258_118_400_000_000_000)),
     ("header.week", lambda m: setattr(m.header, "week", m.header.week + 7)),
     ("header.mesh_coordinate", lambda m: m.header.mesh_axis.append("dp")),
+    ("header.mesh_axis", lambda m: m.header.mesh_axis.append("d" * 129)),
+    ("header.mesh_axis", lambda m: m.header.mesh_axis.extend(["d"] * 33)),
+    ("header.node", lambda m: setattr(m.header, "node", "n" * 257)),
+    ("header.boot_id", lambda m: setattr(m.header, "boot_id", "b" * 129)),
+    ("header.sdk_version", lambda m: setattr(m.header, "sdk_version", "v" * 129)),
+    *(
+        (f"header.{name}", lambda m, name=name, value=value: setattr(m.header, name, value))
+        for name in ("project", "run_id")
+        for value in ("a/b", "/", "..", ".", "a\nb", "a\x00", "\x7f", "\x85")
+    ),
 ]
 
 SECTION_CASES: list[tuple[str, Spoil]] = [
