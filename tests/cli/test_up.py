@@ -138,6 +138,24 @@ def test_busy_ports_are_replaced_by_the_next_free_ones_and_said(tmp_path: Path) 
     assert f"port {port} is busy: the gateway listens on {gateway}" in server.child.output()
 
 
+@pytest.mark.parametrize("waits", [["--wait-ready"], []])
+def test_a_detached_server_says_that_a_port_is_busy(waits: list[str], tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        ports = ("--query-port", "0", "--gateway-port", str(port))
+        started = rankscope("up", *ports, "--detach", *waits, "--json", home=home).json
+        try:
+            wait_until(lambda: _discovery.read(home) is not None, what="the server is ready", timeout_s=60)
+            found = _discovery.read(home)
+        finally:
+            os.kill(started["pid"], signal.SIGTERM)
+            wait_until(lambda: not alive(started["pid"]), what="it has ended")
+
+    assert found
+    assert started["moved"] == [f"port {port} is busy: the gateway listens on {found.gateway.rpartition(':')[2]}"]
+
+
 def test_a_detached_server_is_ready_when_the_command_returns_and_lives_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import shlex
 import signal
 from dataclasses import asdict
 from pathlib import Path
@@ -11,18 +12,15 @@ from typing import Annotated
 import typer
 
 from rankscope import _discovery
+from rankscope._discovery import Discovery
 from rankscope.cli._app import app
 from rankscope.cli._errors import WrongCallError
 from rankscope.cli._output import say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder
 from rankscope.demo import DemoOptions, run_demo
-from rankscope.up import DataFolder, Endpoints, LocalServer, Ports, start_detached
+from rankscope.up import DataFolder, Endpoints, LocalServer, Ports, call, free_ports, is_usual, moved, start_detached
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-NEXT = """\
-next     rankscope demo                      a real training, and what went wrong in it
-         import rankscope; rankscope.init()  in your own training"""
 
 
 @app.command("up", short_help="Start everything on this machine.")
@@ -86,23 +84,32 @@ def demo(
 
 
 def _up_detached(folder: DataFolder, ports: Ports, *, wait_ready: bool, log_level: str, as_json: bool) -> None:
-    arguments = ["--query-port", str(ports.query), "--gateway-port", str(ports.gateway), "--log-level", log_level]
+    free = free_ports(ports)  # chosen here and not there, so that a busy one is said here and not in the log
+    arguments = ["--query-port", str(free.query), "--gateway-port", str(free.gateway), "--log-level", log_level]
     environment = {**os.environ, "RANKSCOPE_HOME": str(folder.path)}
     pid = start_detached(folder, arguments, environment=environment, wait_ready=wait_ready)
     found = _discovery.read(folder.path) if wait_ready else None
+    sentences = moved(ports, _ports_of(found) if found else free)
     started = {
         "query": found.query if found else None,
         "gateway": found.gateway if found else None,
         "home": str(folder.path),
         "pid": pid,
         "log": str(folder.log("up")),
+        "moved": sentences,
     }
     if as_json:
         say_json(started)
         return
+    for sentence in sentences:
+        say(sentence)
     if found:
         say(f"query    {found.query}\ngateway  {found.gateway}")
     say(f"process  {pid} ({'ready' if found else 'starting'}; end it with: kill {pid})\nlog      {folder.log('up')}")
+
+
+def _ports_of(found: Discovery) -> Ports:
+    return Ports(query=int(found.query.rpartition(":")[2]), gateway=int(found.gateway.rpartition(":")[2]))
 
 
 async def _up_until_signalled(folder: DataFolder, ports: Ports, *, as_json: bool) -> None:
@@ -111,17 +118,28 @@ async def _up_until_signalled(folder: DataFolder, ports: Ports, *, as_json: bool
     for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
     server = LocalServer(folder, ports=ports, environment=os.environ)
-    await server.run(stop, on_ready=lambda endpoints: _say_ready(endpoints, as_json=as_json))
+    await server.run(stop, on_ready=lambda endpoints: _say_ready(endpoints, folder, as_json=as_json))
 
 
-def _say_ready(endpoints: Endpoints, *, as_json: bool) -> None:
+def _say_ready(endpoints: Endpoints, folder: DataFolder, *, as_json: bool) -> None:
     if as_json:
         say_json(asdict(endpoints))
         return
     for sentence in endpoints.moved:
         say(sentence)
     say(f"rankscope {endpoints.version}   data {endpoints.home}")
-    say(f"query    {endpoints.query}/api/v1/runs\ngateway  {endpoints.gateway}\n{NEXT}\nCtrl-C ends it")
+    say(f"query    {endpoints.query}/api/v1/runs\ngateway  {endpoints.gateway}")
+    for line in _next_lines(folder):
+        say(line)
+    say("Ctrl-C ends it")
+
+
+def _next_lines(folder: DataFolder) -> list[str]:
+    where = "" if is_usual(folder) else f" with RANKSCOPE_HOME={shlex.quote(str(folder.path))}"
+    return [
+        f"next     {call(folder, 'demo')}   a real training, and what went wrong in it",
+        f"         import rankscope; rankscope.init()   in your own training{where}",
+    ]
 
 
 def _log_to_stderr(level: str) -> None:

@@ -17,7 +17,9 @@ from rankscope._version import __version__
 from rankscope.demo._findings import FIRST_NONFINITE, Findings, findings_of, first_nonfinite, wait_until_visible
 from rankscope.demo._options import RANKS, DemoOptions, Say
 from rankscope.demo._training import Training, new_run_id
-from rankscope.up import Client, DataFolder, require, running_server
+from rankscope.up import Client, DataFolder, call, require, running_server
+
+SLOW_INPUT = 'span.phase == "input" and span.duration > 50ms | count() by rank'
 
 
 def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
@@ -37,7 +39,7 @@ def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
         injected = _train(run, options, folder=folder, server=server, say=say)
         findings = _find(client, run, say=say)
         _write_json(options.json_path, {"run": run, "injected": injected, "found": findings.found})
-        _say_next(server, run, say=say)
+        _say_next(server, run, folder=folder, say=say)
         if options.stays and sys.stdout.isatty():
             _wait_for_interrupt(say)
 
@@ -90,11 +92,11 @@ def _stored_rows(completeness: dict[str, Any]) -> int:
     return sum(int(section["stored"]) for section in completeness["sections"])
 
 
-def _say_next(server: Discovery, run: str, *, say: Say) -> None:
+def _say_next(server: Discovery, run: str, *, folder: DataFolder, say: Say) -> None:
     say(f"API      {server.query}/api/v1/runs/{run}")
-    say(f"ask      rankscope trace {run}")
-    say(f"         rankscope query '{FIRST_NONFINITE}' --run {run}")
-    say(f"""         rankscope query 'span.phase == "input" and span.duration > 50ms | count() by rank' --run {run}""")
+    say(f"ask      {call(folder, 'trace', run)}")
+    for question in (FIRST_NONFINITE, SLOW_INPUT):
+        say(f"         {call(folder, 'query', question, '--run', run)}")
 
 
 def _write_json(path: Path | None, document: dict[str, Any]) -> None:

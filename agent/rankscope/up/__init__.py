@@ -5,12 +5,13 @@ them when nothing runs; `Client` speaks to whichever answers.
 """
 
 from rankscope.up._background import end, running_server, start_detached
+from rankscope.up._calling import call, is_usual
 from rankscope.up._client import BadUrlError, Client, Json, RefusedError, UnreachableError, quoted
 from rankscope.up._errors import FolderHeldError, MissingExtraError, PartFailedError, UpError
 from rankscope.up._folder import DataFolder, Holder
 from rankscope.up._parts import tethered
 from rankscope.up._reading import NothingKeptError, reading
-from rankscope.up._server import Endpoints, LocalServer, Ports
+from rankscope.up._server import Endpoints, LocalServer, Ports, free_ports, moved
 from rankscope.up._services import importing, load_command, load_service, require
 
 __all__ = [
@@ -29,10 +30,14 @@ __all__ = [
     "RefusedError",
     "UnreachableError",
     "UpError",
+    "call",
     "end",
+    "free_ports",
     "importing",
+    "is_usual",
     "load_command",
     "load_service",
+    "moved",
     "quoted",
     "reading",
     "require",

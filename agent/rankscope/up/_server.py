@@ -162,7 +162,7 @@ class LocalServer:
             home=str(self._folder.path),
             pid=os.getpid(),
             version=__version__,
-            moved=tuple(_moved(self._wanted, ports)),
+            moved=moved(self._wanted, ports),
         )
 
     def _announce(self, endpoints: Endpoints) -> None:
@@ -263,7 +263,25 @@ async def _first_of(*awaitables: Awaitable[object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _moved(wanted: Ports, got: Ports) -> Iterator[str]:
+def free_ports(wanted: Ports) -> Ports:
+    """The ports a server that starts now would take; one that may be any stays 0.
+
+    Raises:
+        UpError: none of the next 200 ports is free.
+    """
+    with PortClaims() as claims:
+        return Ports(
+            query=claims.take(wanted.query) if wanted.query else 0,
+            gateway=claims.take(wanted.gateway) if wanted.gateway else 0,
+        )
+
+
+def moved(wanted: Ports, got: Ports) -> tuple[str, ...]:
+    """One sentence for each port that something else had."""
+    return tuple(_moves(wanted, got))
+
+
+def _moves(wanted: Ports, got: Ports) -> Iterator[str]:
     pairs = (("query service", wanted.query, got.query), ("gateway", wanted.gateway, got.gateway))
     for part, asked, taken in pairs:
         if asked not in (0, taken):
