@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rankscope_query_api.answers import json_answer
-from rankscope_query_api.errors import InvalidRequestError, NotFoundError, QueryError
+from rankscope_query_api.errors import InvalidRequestError, NotFoundError, Position, QueryError, StoreUnavailableError
+from rankscope_query_api.guarding import Guarded
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
 from rankscope_query_api.routes import completeness, findings, health, runs, steps, tensors, tql, traces
@@ -49,6 +50,7 @@ def create_app(store: TraceStore, settings: Settings, *, metrics: Metrics | None
     app.include_router(health.router)
     for module in (runs, completeness, traces, steps, tensors, findings, tql):
         app.include_router(module.router)
+    app.add_middleware(Guarded, settings=settings)
     app.add_middleware(_Metered, metrics=app.state.metrics)
     app.add_exception_handler(QueryError, _tell_query_error)
     app.add_exception_handler(RequestValidationError, _tell_invalid)
@@ -66,9 +68,14 @@ def _answer(error: QueryError, status: HTTPStatus | None = None) -> Response:
 async def _tell_query_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, QueryError):
         raise error
-    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not _is_probe(request, error):
         logger.error("a request failed: %s", error, extra={"path": request.url.path, "code": error.code})
     return _answer(error)
+
+
+def _is_probe(request: Request, error: QueryError) -> bool:
+    """Whether a probe heard that the store is not there yet: that is an answer and no failure."""
+    return request.url.path == health.READY and isinstance(error, StoreUnavailableError)
 
 
 async def _tell_invalid(request: Request, error: Exception) -> Response:
@@ -77,12 +84,25 @@ async def _tell_invalid(request: Request, error: Exception) -> Response:
     first: Mapping[str, Any] = error.errors()[0]
     where, *names = (str(part) for part in first["loc"])
     name = ".".join(names) or where
+    if first["type"] == "json_invalid":
+        return _answer(_no_json(str(error.body), int(first["loc"][1]), what=first["ctx"]["error"]))
     if first["type"] == "extra_forbidden":
         return _answer(_unknown_parameter(name, _known(request, where)))
     given = first.get("input")
     shown = f", not {given!r}"[:120] if isinstance(given, str | int | float) else ""
     text = first["msg"].removeprefix("Value error, ")
     return _answer(InvalidRequestError(f"{name}: {text}{shown}", hint=f"{OPENAPI} describes every parameter"))
+
+
+def _no_json(body: str, offset: int, *, what: str) -> InvalidRequestError:
+    before = body[:offset].split("\n")
+    position = Position(line=len(before), column=len(before[-1]) + 1, length=1)
+    return InvalidRequestError(
+        f"the body is no JSON: {what[:1].lower()}{what[1:]} (line {position.line}, column {position.column})",
+        hint='send an object, as in {"query": "rank == 0"}',
+        position=position,
+        code="invalid_json",
+    )
 
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> InvalidRequestError:

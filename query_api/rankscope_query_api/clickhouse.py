@@ -19,6 +19,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from rankscope_query_api.addresses import shown_store_url
 from rankscope_query_api.errors import (
     InvalidQueryError,
     InvalidRequestError,
@@ -37,6 +38,8 @@ _MISSING_CODES = frozenset({60, 81})
 """Unknown table, unknown database."""
 
 _BAD_PATTERN_CODE = 427
+
+_SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
 _PLACEHOLDER = re.compile(r"\{(\w+):(?:Array\()?(U?)Int(8|16|32|64)\)?\}")
 
@@ -90,7 +93,7 @@ class ClickHouse:
     def _select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
         try:
             client = self._handle()
-        except (ClickHouseError, OSError) as error:
+        except (ClickHouseError, OSError, ValueError, TypeError) as error:
             raise self._unreachable(error) from error
         try:
             result = client.query(statement, parameters=dict(parameters), column_oriented=True)
@@ -149,10 +152,8 @@ class ClickHouse:
         return QueryError(f"the store refused a query of this service: {text}", hint="please report it")
 
     def _unreachable(self, error: Exception) -> StoreUnavailableError:
-        parts = urlsplit(self._url)
-        where = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         return StoreUnavailableError(
-            f"the store at {where} did not answer: {_first_line(error)}",
+            f"the store at {shown_store_url(self._url)} did not answer: {_first_line(error)}",
             hint="is it running, and is RANKSCOPE_CLICKHOUSE_URL right?",
         )
 
@@ -202,4 +203,8 @@ def check_ranges(statement: str, parameters: Mapping[str, Value]) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:300]
+    """What happened, in one short line; of a failed connection only what the system said."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if of_the_system := _SYSTEM_ERROR.search(text):
+        return of_the_system[1]
+    return text.partition(" (for url ")[0][:300]

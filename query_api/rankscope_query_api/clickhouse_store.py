@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from rankscope_query_api import fitness
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.runs import ClickHouseRuns
@@ -10,7 +11,11 @@ from rankscope_query_api.reading.spans import ClickHouseSpans
 from rankscope_query_api.reading.tensors import ClickHouseTensors
 from rankscope_query_api.store import Table, TraceStore, Value
 
-PING = "SELECT 1 FROM batches WHERE project = '' LIMIT 1"
+FITNESS = """
+SELECT version() AS version, groupArray(name) AS names FROM system.tables
+WHERE database = currentDatabase()"""
+
+MIGRATED = "SELECT max(version) AS migrated FROM schema_migrations"
 
 
 class ClickHouseStore:
@@ -33,7 +38,12 @@ class ClickHouseStore:
 
     async def ping(self) -> None:
         """See `TraceStore`."""
-        await self._clickhouse.select(PING, {})
+        (found,) = (await self._clickhouse.select(FITNESS, {})).records()
+        names = frozenset[str](found["names"])
+        # Tables that something else than `rankscope migrate` made are taken as they are.
+        noted = (await self._clickhouse.select(MIGRATED, {})).columns[0][0] if "schema_migrations" in names else None
+        if unfit := fitness.problem(found["version"], names, migrated=noted):
+            raise unfit
 
     async def close(self) -> None:
         """See `TraceStore`."""

@@ -11,10 +11,20 @@ from urllib.parse import urlsplit
 
 import typer
 
-from rankscope_query_api.errors import SettingsError
+from rankscope.up import UpError
+from rankscope_query_api.errors import QueryError, SettingsError
 from rankscope_query_api.service import serve
+from rankscope_query_api.settings import Settings
 
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class NotServingError(UpError):
+    """The service did not start, or ended by a fault."""
+
+    def __init__(self, error: QueryError) -> None:
+        super().__init__(error.message, hint=error.hint or "")
+        self.code = error.code
 
 
 class _JsonLines(logging.Formatter):
@@ -41,19 +51,31 @@ def query_service(
         str | None, typer.Option(envvar="RANKSCOPE_QUERY_LISTEN", help="Address and port, 127.0.0.1:8470 by default.")
     ] = None,
     log_format: Annotated[str, typer.Option(envvar="RANKSCOPE_LOG_FORMAT", help="text or json.")] = "text",
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="Errors and log as JSON, one object a line.")
+    ] = False,
 ) -> None:
-    """Serve runs, step trees, tensor statistics and TQL over HTTP, from a store that a writer fills."""
-    _set_up_logging(log_format)
+    """Serve runs, step trees, tensor statistics and TQL over HTTP, from a store that a writer fills.
+
+    Exit codes: 0 stopped, 1 failed, 2 wrong usage or settings.
+    """
+    _set_up_logging(log_format, as_json=as_json)
     given = {"RANKSCOPE_CLICKHOUSE_URL": clickhouse_url, "RANKSCOPE_QUERY_LISTEN": listen}
     settings = dict(os.environ) | {name: value for name, value in given.items() if value is not None}
-    folder = urlsplit(settings.get("RANKSCOPE_CLICKHOUSE_URL", ""))
-    if folder.scheme == "chdb" and Path(folder.path).is_dir():
-        os.chdir(folder.path)  # chDB writes a cache folder where it runs
     try:
+        _work_inside(Settings.from_environment(settings).clickhouse_url.get_secret_value())
         asyncio.run(_until_signalled(settings))
     except SettingsError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(2) from error
+        raise typer.BadParameter(str(error)) from error
+    except QueryError as error:
+        raise NotServingError(error) from error
+
+
+def _work_inside(url: str) -> None:
+    """Makes a chDB folder the working directory: chDB writes a cache folder where it runs."""
+    parts = urlsplit(url)
+    if parts.scheme == "chdb" and Path(parts.path).is_dir():
+        os.chdir(parts.path)
 
 
 async def _until_signalled(settings: dict[str, str]) -> None:
@@ -64,10 +86,10 @@ async def _until_signalled(settings: dict[str, str]) -> None:
     await serve(settings, stop)
 
 
-def _set_up_logging(log_format: str) -> None:
+def _set_up_logging(log_format: str, *, as_json: bool) -> None:
     if log_format not in ("text", "json"):
         raise typer.BadParameter(f"{log_format!r} is neither text nor json", param_hint="--log-format")
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    handler.setFormatter(_JsonLines() if log_format == "json" else plain)
+    handler.setFormatter(_JsonLines() if as_json or log_format == "json" else plain)
     logging.basicConfig(level=logging.INFO, handlers=[handler])

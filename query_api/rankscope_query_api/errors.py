@@ -1,7 +1,10 @@
 """What can go wrong while answering, and the one JSON shape in which it is told.
 
-    QueryError
+    QueryError (a RankscopeError)
     ├── SettingsError       at the start: a setting is not usable
+    ├── ListenError         at the start: the address is taken, or is not this machine's
+    ├── ForeignRequestError 403, 421  another site's page asked, or a name that is not this service's was used
+    ├── TooLargeError       413  the body is beyond the limit
     ├── InvalidRequestError 422  a parameter or the body cannot be meant
     ├── InvalidQueryError 400    the text of a query is wrong; the position says where
     ├── NotFoundError 404        no such run, step, trace or route; an unknown project reads the same
@@ -17,6 +20,8 @@ from difflib import get_close_matches
 from http import HTTPStatus
 from typing import ClassVar
 
+from rankscope.errors import RankscopeError
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -27,7 +32,7 @@ class Position:
     length: int
 
 
-class QueryError(Exception):
+class QueryError(RankscopeError):
     """Root of the query service's errors.
 
     Args:
@@ -57,6 +62,10 @@ class QueryError(Exception):
         self.expected = expected
         self.code = code or self.default_code
 
+    def __str__(self) -> str:
+        """What happened and what to do now, in one line: logs and the embedded server show no more."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
     def as_json(self) -> "dict[str, str | dict[str, int] | list[str] | None]":
         """The body of the answer."""
         position = self.position
@@ -73,6 +82,33 @@ class SettingsError(QueryError):
     """A setting is not usable."""
 
     default_code = "settings"
+
+
+class ListenError(QueryError):
+    """The address cannot be listened on."""
+
+    default_code = "cannot_listen"
+
+
+class ForeignRequestError(QueryError):
+    """A page of another site asked, or the service was called by a name that is not its own."""
+
+    status = HTTPStatus.FORBIDDEN
+    default_code = "foreign_request"
+
+
+class MisdirectedError(ForeignRequestError):
+    """The Host header names something else than this service."""
+
+    status = HTTPStatus.MISDIRECTED_REQUEST
+    default_code = "misdirected_request"
+
+
+class TooLargeError(QueryError):
+    """The body of a request is beyond the limit."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_large"
 
 
 class InvalidRequestError(QueryError):

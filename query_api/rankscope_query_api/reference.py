@@ -19,7 +19,7 @@ ERROR_SCHEMA: Document = {
         "message": {"type": "string", "description": "What happened, and to which value."},
         "hint": {"type": ["string", "null"], "description": "What to do now."},
         "position": {
-            "description": "Where in the query's text, 1-based.",
+            "description": "Where in the query's text, 1-based; in the body where that is no JSON.",
             "oneOf": [
                 {
                     "type": "object",

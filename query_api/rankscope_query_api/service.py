@@ -11,14 +11,19 @@ import uvicorn
 from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.clickhouse_store import ClickHouseStore
-from rankscope_query_api.errors import SettingsError
+from rankscope_query_api.errors import ListenError, QueryError
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
+from rankscope_query_api.store import TraceStore
 
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 2
 """Time that answers under way get when the service stops."""
+
+
+_FITNESS_S = 1
+"""Pause between two looks at a store that cannot be read yet."""
 
 
 class _Server(uvicorn.Server):
@@ -37,12 +42,14 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         stop: Set it to end.
 
     Raises:
-        SettingsError: A setting is not usable, or the address is taken.
+        SettingsError: A setting is not usable.
+        ListenError: The address is taken, or is not this machine's.
     """
     own = Settings.from_environment(settings)
     with _listening(own) as listener:
         metrics = Metrics()
         store = ClickHouseStore(ClickHouse(own, metrics))
+        watching = asyncio.create_task(_tell_until_fit(store), name="query-service-fitness")
         try:
             app = create_app(store, own, metrics=metrics)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S)
@@ -50,7 +57,29 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
             logger.info("query service listens", extra={"host": own.host, "port": listener.getsockname()[1]})
             await _until_stopped(server, listener, stop=stop)
         finally:
+            await _cancelled(watching)
             await store.close()
+
+
+async def _tell_until_fit(store: TraceStore) -> None:
+    """Says what the store lacks, each thing once, until it lacks nothing; a writer may be making the tables now."""
+    said = ""
+    while True:
+        try:
+            await store.ping()
+        except QueryError as error:
+            if str(error) != said:
+                said = str(error)
+                logger.error("not ready: %s", said, extra={"code": error.code})
+            await asyncio.sleep(_FITNESS_S)
+        else:
+            logger.info("ready")
+            return
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def _until_stopped(server: uvicorn.Server, listener: socket.socket, *, stop: asyncio.Event) -> None:
@@ -65,10 +94,11 @@ async def _until_stopped(server: uvicorn.Server, listener: socket.socket, *, sto
 
 
 def _listening(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), backlog=2048)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
-        raise SettingsError(
-            f"the query service cannot listen on {settings.query_listen}: {error.strerror}; "
-            "name a free one in RANKSCOPE_QUERY_LISTEN"
+        raise ListenError(
+            f"the query service cannot listen on {settings.query_listen}: {error.strerror}",
+            hint="name a free address of this machine in RANKSCOPE_QUERY_LISTEN",
         ) from error

@@ -6,9 +6,10 @@ Each is an environment variable with the prefix `RANKSCOPE_`; nothing else reads
 from collections.abc import Mapping
 from typing import Self
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rankscope_query_api.addresses import checked_store_url, host_and_port
 from rankscope_query_api.errors import SettingsError
 
 PREFIX = "RANKSCOPE_"
@@ -26,8 +27,7 @@ class Settings(BaseSettings):
     )
     query_listen: str = Field(
         default="127.0.0.1:8470",
-        pattern=r"^[^:]+:\d{1,5}$",
-        description="Address and port of the HTTP interface.",
+        description="Address and port of the HTTP interface; IPv6 in brackets, as `[::1]:8470`; port 0: any free one.",
     )
     query_handles: int = Field(default=4, ge=1, le=64, description="Queries that may run at a time.")
     query_timeout_s: float = Field(default=30.0, gt=0, le=3600, description="Longest time one query may run.")
@@ -40,6 +40,18 @@ class Settings(BaseSettings):
     query_max_result_rows: int = Field(
         default=500_000, ge=1, le=2**31, description="Rows one query may bring back to the service."
     )
+
+    @field_validator("clickhouse_url")
+    @classmethod
+    def _names_a_store(cls, url: SecretStr) -> SecretStr:
+        checked_store_url(url.get_secret_value())
+        return url
+
+    @field_validator("query_listen")
+    @classmethod
+    def _can_be_listened_on(cls, listen: str) -> str:
+        host_and_port(listen)
+        return listen
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -54,14 +66,15 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = PREFIX + str(first["loc"][0]).upper()
-            raise SettingsError(f"{name} is not usable: {first['msg'].lower()}; set it or leave it out") from error
+            what = first["msg"].removeprefix("Value error, ")
+            raise SettingsError(f"{name} is not usable: {what}", hint="correct it, or leave it out") from None
 
     @property
     def host(self) -> str:
-        """The address to listen on."""
-        return self.query_listen.rpartition(":")[0]
+        """The address to listen on, without brackets."""
+        return host_and_port(self.query_listen)[0]
 
     @property
     def port(self) -> int:
         """The port to listen on; 0: any free one."""
-        return int(self.query_listen.rpartition(":")[2])
+        return host_and_port(self.query_listen)[1]

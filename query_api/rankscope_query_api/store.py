@@ -80,6 +80,9 @@ class Process:
         facts: Host facts.
         started_ns: When it joined, ns since the epoch.
         ended_ns: When it left; None: it has not, as far as is known.
+        sealed_ns: When it sealed its last batch, by its own clock.
+        heard_ns: When its last batch was received, by the receiver's clock.
+        silent_ns: Time since then, in ns.
     """
 
     run_id: str
@@ -96,6 +99,9 @@ class Process:
     facts: Mapping[str, str]
     started_ns: int
     ended_ns: int | None
+    sealed_ns: int
+    heard_ns: int
+    silent_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +302,18 @@ class RunReader(Protocol):
 
     async def gaps(self, key: RunKey, *, sections: Sequence[str], step: int | None = None) -> Sequence[Record]:
         """Stated absences of these sections (none named: of all) that touch the step, summed by cause."""
+        ...
+
+    async def events(self, key: RunKey, *, limit: int) -> Sequence[Record]:
+        """Warnings, errors, rank conflicts and alerts, the latest first."""
+        ...
+
+    async def open_spans(self, key: RunKey) -> Sequence[Record]:
+        """The stacks of each process' last heartbeat, by rank; rows are kept for a day."""
+        ...
+
+    async def last_step(self, key: RunKey) -> int | None:
+        """The greatest step that a step trace has; None: there is no step yet."""
         ...
 
     async def metric_names(self, key: RunKey) -> Sequence[Record]:

@@ -58,7 +58,7 @@ async def store(settings: Settings) -> AsyncIterator[ClickHouseStore]:
 async def client(store: ClickHouseStore, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the service in this process."""
     transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as opened:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
         yield opened
 
 

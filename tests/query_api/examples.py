@@ -67,7 +67,7 @@ async def record(server: str) -> dict[str, Any]:
     app = create_app(store, settings)
     recorded: dict[str, Any] = {}
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as api:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as api:
         for operation, request in REQUESTS.items():
             answer = await asked(api, app.openapi(), operation)
             answer.raise_for_status()

@@ -89,7 +89,7 @@ async def broken_api(broken_store: Store) -> AsyncIterator[httpx.AsyncClient]:
     settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": broken_store.url})
     store = ClickHouseStore(ClickHouse(settings, Metrics()))
     transport = httpx.ASGITransport(create_app(store, settings))
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
     await store.close()
 

@@ -1,6 +1,7 @@
 """The service as a part of a process: it starts, stops, and says why it cannot."""
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rankscope_query_api.errors import SettingsError
+from rankscope_query_api.errors import ListenError
 from rankscope_query_api.service import serve
 from tests.ground.processes import ROOT, Child, answers, free_port, wait_until
 from tests.ground.stores import Store
@@ -34,7 +35,7 @@ async def test_a_busy_port_is_named_with_its_setting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
 
-        with pytest.raises(SettingsError, match=f"cannot listen on {listen}.*RANKSCOPE_QUERY_LISTEN"):
+        with pytest.raises(ListenError, match=f"cannot listen on {listen}.*RANKSCOPE_QUERY_LISTEN"):
             await serve({"RANKSCOPE_QUERY_LISTEN": listen}, asyncio.Event())
 
 
@@ -51,13 +52,18 @@ async def test_stopping_waits_for_no_idle_client(told: Store) -> None:
     writer.close()
 
 
-COMMAND = "import typer; from rankscope_query_api.commands import query_service; typer.run(query_service)"
+COMMAND = [sys.executable, "-m", "rankscope", "query-service"]
+
+
+def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command's end, for a call that cannot work."""
+    return subprocess.run([*COMMAND, *arguments], cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_the_command_serves_a_folder_and_ends_on_sigterm(tmp_path: Path) -> None:
     port, store = free_port(), tmp_path / "store"
     store.mkdir()
-    command = [sys.executable, "-c", COMMAND, "--clickhouse-url", f"chdb://{store}", "--log-format", "json"]
+    command = [*COMMAND, "--clickhouse-url", f"chdb://{store}", "--log-format", "json"]
     child = Child([*command, "--listen", f"127.0.0.1:{port}"], name="query-service", folder=tmp_path)
     child.await_that(lambda: answers(port), what="listen")
 
@@ -69,12 +75,28 @@ def test_the_command_serves_a_folder_and_ends_on_sigterm(tmp_path: Path) -> None
     assert f'"port": {port}' in child.output()
 
 
-@pytest.mark.parametrize(("option", "value"), [("--log-format", "xml"), ("--listen", "nowhere")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--log-format", "xml"), ("--listen", "nowhere"), ("--clickhouse-url", "ftp://store/db")),
+        *(("--clickhouse-url", "http://u:p@127.0.0.1:abc/db"), ("--clickhouse-url", "http://u:p@[::1/db")),
+    ],
+)
 def test_a_wrong_option_ends_with_2_and_names_it(option: str, value: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, option, value], cwd=ROOT, check=False, capture_output=True, text=True
-    )
+    done = called(option, value, "--json")
 
+    error = json.loads(done.stderr)
     assert done.returncode == 2
-    assert value in done.stderr or "RANKSCOPE_QUERY_LISTEN" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert option in error["message"] or "RANKSCOPE_" in error["message"]
+    assert "u:p" not in done.stderr
+
+
+def test_a_busy_port_ends_the_command_with_1_and_one_json_document() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = called("--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--json")
+
+    error = json.loads(done.stderr)
+    assert done.returncode == 1
+    assert list(error) == ["code", "message", "hint", "position", "expected"]
+    assert error["code"] == "cannot_listen"
+    assert "RANKSCOPE_QUERY_LISTEN" in error["hint"]

@@ -29,3 +29,42 @@ def test_a_password_is_not_in_the_settings_text() -> None:
 
 def test_every_setting_is_described() -> None:
     assert not [name for name, field in Settings.model_fields.items() if not field.description]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://u:s3cr3t@127.0.0.1:abc/db", "http://u:s3cr3t@[::1/db", "http://u@h/db?password=s3cr3t"),
+        *("ftp://u:s3cr3t@h/db", "http:///db", "chdb://host/s3cr3t", "chdb://", "127.0.0.1:8123", "http://h:99999/"),
+        *("http://h:8123/db#s3cr3t", "chdb:///data?x=s3cr3t", "http://h:0/db"),
+    ],
+)
+def test_a_url_that_names_no_store_is_refused_at_once_without_its_secrets(url: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"RANKSCOPE_CLICKHOUSE_URL is not usable: .*chdb:///absolute/folder"
+    ) as found:
+        Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": url})
+
+    assert "s3cr3t" not in str(found.value)
+    assert found.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["http://u:p@[::1]:8123/db", "https://clickhouse.example/traces", "chdb:///data/store"])
+def test_a_url_that_names_a_store_is_taken(url: str) -> None:
+    assert Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": url}).clickhouse_url.get_secret_value() == url
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [("[::1]:8470", ("::1", 8470)), ("10.0.0.7:0", ("10.0.0.7", 0)), ("localhost:65535", ("localhost", 65535))],
+)
+def test_an_address_is_read_with_ipv6_in_brackets(listen: str, address: tuple[str, int]) -> None:
+    settings = Settings.from_environment({"RANKSCOPE_QUERY_LISTEN": listen})
+
+    assert (settings.host, settings.port) == address
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:99999", "::1:8470", "127.0.0.1", ":8470", "[::g]:1", "[1.2.3.4]:1"])
+def test_an_address_that_cannot_be_listened_on_is_refused(listen: str) -> None:
+    with pytest.raises(SettingsError, match="RANKSCOPE_QUERY_LISTEN is not usable"):
+        Settings.from_environment({"RANKSCOPE_QUERY_LISTEN": listen})

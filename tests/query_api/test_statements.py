@@ -7,7 +7,6 @@ import sqlglot
 from sqlglot import exp
 
 from rankscope_proto.columns import SECTIONS
-from rankscope_query_api import clickhouse_store
 from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.reading import ledger, runs, spans, tensors
@@ -47,10 +46,6 @@ def test_every_table_but_the_list_of_runs_is_read_for_one_run(statement: str) ->
 def test_a_limit_has_an_order(statement: str) -> None:
     for select in parsed(statement).find_all(exp.Select):
         assert not select.args.get("limit") or select.args.get("order")
-
-
-def test_the_ping_reads_no_row() -> None:
-    assert "project = ''" in clickhouse_store.PING
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
 # `tests/query_api/test_statements.py` parses every statement
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from rankscope_proto.columns import SECTIONS
-from rankscope_proto.names import GapClass, ProcessRole, RunStatus
+from rankscope_proto.names import SPAN_FLAGS, EventKind, GapClass, ProcessRole, RunStatus, Severity
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.store import Launch, Process, Record, RunKey, RunSummary, Slice
@@ -90,7 +91,8 @@ SELECT
     min(step_from) AS first_step,
     if(countIf(step_to IS NULL) > 0, NULL, max(step_to)) AS last_step,
     min(start) AS started_ns,
-    if(countIf(end IS NULL) > 0, NULL, max(end)) AS ended_ns
+    if(countIf(end IS NULL) > 0, NULL, max(end)) AS ended_ns,
+    arraySort(groupUniqArrayIf(5)(detail, detail != '')) AS details
 FROM gaps
 WHERE project = {{project:String}} AND run_id = {{run:String}}
     AND (empty({{sections:Array(String)}}) OR data_kind IN {{sections:Array(String)}} OR data_kind = '')
@@ -100,6 +102,59 @@ WHERE project = {{project:String}} AND run_id = {{run:String}}
 GROUP BY class, cause, data_kind, step_stride
 ORDER BY class, cause, data_kind, step_stride
 LIMIT 1000"""
+
+# When each process was last heard of: by its own clock, and by that of the tier that took the batch.
+HEARD = """
+SELECT
+    run_id,
+    lower(hex(incarnation)) AS incarnation_hex,
+    max(sealed) AS sealed_ns,
+    max(received) AS heard_ns,
+    toUnixTimestamp64Nano(now64(9)) - heard_ns AS silent_ns
+FROM batches
+WHERE project = {project:String} AND run_id IN {runs:Array(String)}
+GROUP BY run_id, incarnation"""
+
+_KINDS = ", ".join(f"'{kind.value}'" for kind in (EventKind.RANK_CONFLICT, EventKind.ALERT))
+
+EVENTS = f"""
+SELECT time, kind, name, severity, payload, step, rank, node, lower(hex(launch_id)) AS launch
+FROM events
+WHERE project = {{project:String}} AND run_id = {{run:String}}
+    AND (severity >= {Severity.WARNING.code} OR kind IN ({_KINDS}))
+ORDER BY time DESC, incarnation, seq, idx
+LIMIT {{limit:UInt32}}"""
+
+OPEN_SPANS = """
+SELECT
+    rank,
+    node,
+    lower(hex(launch_id)) AS launch,
+    lower(hex(incarnation)) AS incarnation_hex,
+    heartbeat,
+    thread,
+    step,
+    stack_span_id,
+    stack_name,
+    stack_start
+FROM open_spans
+WHERE project = {project:String} AND run_id = {run:String}
+    AND (incarnation, heartbeat) IN (
+        SELECT incarnation, max(heartbeat) FROM open_spans
+        WHERE project = {project:String} AND run_id = {run:String}
+        GROUP BY incarnation
+    )
+ORDER BY rank, incarnation, seq, idx
+LIMIT 1 BY incarnation, seq, idx"""
+
+# The sorting key reads this from its end: one granule, however long the run is.
+LAST_STEP = f"""
+SELECT step
+FROM spans
+WHERE project = {{project:String}} AND run_id = {{run:String}} AND path = 'step'
+    AND bitAnd(flags, {SPAN_FLAGS["in_step_trace"]}) != 0
+ORDER BY ifNull(step, -1) DESC
+LIMIT 1"""
 
 METRIC_NAMES = """
 SELECT
@@ -137,6 +192,7 @@ LIMIT {limit:UInt32}"""
 
 STATEMENTS = (
     *(RUN_IDS, RUN_COUNT, RUNS, PROCESSES, PROCESSES_WITH_CONFIG, LAUNCHES, GAPS),
+    *(HEARD, EVENTS, OPEN_SPANS, LAST_STEP),
     *(METRIC_NAMES, METRIC_COUNT, METRIC_POINTS),
 )
 """Every statement of this module, for the test that reads them."""
@@ -168,8 +224,12 @@ class ClickHouseRuns:
     async def processes(self, project: str, runs: Sequence[str], *, config: bool) -> Sequence[Process]:
         """See `RunReader`."""
         statement = PROCESSES_WITH_CONFIG if config else PROCESSES
-        table = await self._clickhouse.select(statement, {"project": project, "runs": list(runs)})
-        return [_process(record) for record in table.records()]
+        where = {"project": project, "runs": list(runs)}
+        table, heard = await asyncio.gather(
+            self._clickhouse.select(statement, where), self._clickhouse.select(HEARD, where)
+        )
+        last = {(record["run_id"], record["incarnation_hex"]): record for record in heard.records()}
+        return [_process(record, last) for record in table.records()]
 
     async def launches(self, key: RunKey) -> Sequence[Launch]:
         """See `RunReader`."""
@@ -189,6 +249,21 @@ class ClickHouseRuns:
         )
         return [record | {"class": GapClass.of(record["class"])} for record in table.records()]
 
+    async def events(self, key: RunKey, *, limit: int) -> Sequence[Record]:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(EVENTS, {"project": key.project, "run": key.run, "limit": limit})
+        return table.records()
+
+    async def open_spans(self, key: RunKey) -> Sequence[Record]:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(OPEN_SPANS, {"project": key.project, "run": key.run})
+        return table.records()
+
+    async def last_step(self, key: RunKey) -> int | None:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(LAST_STEP, {"project": key.project, "run": key.run})
+        return next((record["step"] for record in table.records()), None)
+
     async def metric_names(self, key: RunKey) -> Sequence[Record]:
         """See `RunReader`."""
         table = await self._clickhouse.select(METRIC_NAMES, {"project": key.project, "run": key.run})
@@ -206,7 +281,9 @@ class ClickHouseRuns:
         return Slice(items, total, _point_key(found[limit - 1]) if len(found) > limit else None)
 
 
-def _process(record: Record) -> Process:
+def _process(record: Record, last: Mapping[tuple[str, str], Record]) -> Process:
+    # A process' word is in the tables before its batch is in the ledger: then it was heard of just now.
+    heard = last.get((record["run_id"], record["incarnation_hex"]))
     return Process(
         run_id=record["run_id"],
         launch_id=record["launch"],
@@ -222,6 +299,9 @@ def _process(record: Record) -> Process:
         facts=record["facts"],
         started_ns=record["started_ns"],
         ended_ns=record["ended_ns"],
+        sealed_ns=heard["sealed_ns"] if heard else record["started_ns"],
+        heard_ns=heard["heard_ns"] if heard else record["started_ns"],
+        silent_ns=heard["silent_ns"] if heard else 0,
     )
 
 

@@ -10,6 +10,9 @@ from rankscope_query_api.routes.asking import store_of
 
 router = APIRouter(tags=["health"])
 
+READY = "/readyz"
+"""What a load balancer asks, all the time."""
+
 
 @router.get("/healthz")
 async def show_health() -> Response:
@@ -17,7 +20,7 @@ async def show_health() -> Response:
     return json_answer({"status": "ok", "version": version("rankscope")})
 
 
-@router.get("/readyz")
+@router.get(READY)
 async def show_readiness(request: Request) -> Response:
     """Answers 200 when the store does and has the tables, 503 otherwise."""
     await store_of(request).ping()

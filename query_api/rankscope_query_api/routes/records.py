@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rankscope_proto.columns import TENSOR_STATS
-from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role, SpanKind, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role, Severity, SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, moment
 from rankscope_query_api.store import Record
 
@@ -93,6 +93,36 @@ def span_json(row: Record) -> dict[str, Json]:
     }
 
 
+def event_json(row: Record) -> dict[str, Json]:
+    """Something that happened at one moment."""
+    return {
+        "launch_id": row["launch"],
+        "rank": row["rank"],
+        "node": row["node"],
+        "step": row["step"],
+        "kind": row["kind"],
+        "name": row["name"],
+        "severity": Severity.of(row["severity"]),
+        "payload": row["payload"],
+        **moment("time", row["time"]),
+    }
+
+
+def open_spans_json(row: Record) -> dict[str, Json]:
+    """What one thread had open at its process' last heartbeat, outermost first."""
+    stack = zip(row["stack_span_id"], row["stack_name"], row["stack_start"], strict=True)
+    return {
+        "launch_id": row["launch"],
+        "incarnation": row["incarnation_hex"],
+        "rank": row["rank"],
+        "node": row["node"],
+        "thread": row["thread"],
+        "step": row["step"],
+        "stack": [{"name": name, "span_id": span_hex(span), **moment("start", start)} for span, name, start in stack],
+        **moment("heartbeat", row["heartbeat"]),
+    }
+
+
 def gap_json(row: Record) -> dict[str, Json]:
     """A stated absence, summed over the rows that say the same of some ranks."""
     return {
@@ -104,6 +134,7 @@ def gap_json(row: Record) -> dict[str, Json]:
         "step_from": row["first_step"],
         "step_to": row["last_step"],
         "step_stride": row["step_stride"],
+        "details": row["details"],
         **moment("start", row["started_ns"]),
         **moment("end", row["ended_ns"]),
     }

@@ -1,5 +1,6 @@
 """Runs: the list, one run, its metrics."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,10 +14,19 @@ from rankscope_proto.names import ProcessRole, RunStatus
 from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of, moment
 from rankscope_query_api.errors import unknown
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
-from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.store import POINT_KEY, RUN_KEY, Launch, Process, RunKey, RunSummary, TraceStore
+from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json
+from rankscope_query_api.store import POINT_KEY, RUN_KEY, Launch, Process, Record, RunKey, RunSummary, TraceStore
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
+
+SILENT_NS = 60 * 10**9
+"""A process sends a heartbeat every 5 s while a span is open, and its batches every second while it works."""
+
+STACK_AGE_NS = 15 * 10**9
+"""Three heartbeats: a process that sealed batches for longer without one has nothing open any more."""
+
+EVENTS_SHOWN = 100
+"""Most events in a run's detail; TQL reads all of them."""
 
 
 class MetricQuery(Paged):
@@ -39,12 +49,17 @@ async def list_runs(request: Request, query: Annotated[Paged, Query()]) -> Respo
 
 @router.get("/runs/{run}")
 async def show_run(request: Request, run: Run, *, query: Annotated[InProject, Query()]) -> Response:
-    """Shows one run: launches, processes, configuration, stored rows and stated absences."""
+    """Shows one run: launches, processes, configuration, rows, gaps, warnings and what is open now."""
     store = store_of(request)
     key = RunKey(query.project, run)
     launches = await launches_of(store, key)
     processes = await store.runs.processes(query.project, [run], config=True)
-    gaps = await store.runs.gaps(key, sections=())
+    gaps, events, open_spans, last_step = await asyncio.gather(
+        store.runs.gaps(key, sections=()),
+        store.runs.events(key, limit=EVENTS_SHOWN),
+        store.runs.open_spans(key),
+        store.runs.last_step(key),
+    )
     summary = RunSummary(
         run_id=run,
         started_ns=launches[0].started_ns,
@@ -57,12 +72,15 @@ async def show_run(request: Request, run: Run, *, query: Annotated[InProject, Qu
     return json_answer(
         {
             **_run_json(summary, processes),
+            "last_step": last_step,
             "config": _parsed(first.config) if first else None,
             "command": first.command if first else "",
             "rows": {name: sum(launch.rows[name] for launch in launches) for name in launches[0].rows},
             "launch_list": [_launch_json(launch) for launch in launches],
             "processes": [_process_json(process) for process in processes],
             "gaps": [gap_json(gap) for gap in gaps],
+            "events": [event_json(event) for event in events],
+            "open_spans": [open_spans_json(row) for row in _still_open(open_spans, processes)],
         }
     )
 
@@ -106,18 +124,49 @@ def _run_json(run: RunSummary, processes: Sequence[Process]) -> dict[str, Json]:
         **moment("start", run.started_ns),
         **moment("updated", run.updated_ns),
         **moment("end", max(ended) if processes and len(ended) == len(processes) else None),
+        **moment("silent_since", _silent_since(processes)),
     }
 
 
-def _status(processes: Sequence[Process]) -> str:
-    """The status of the run: the worst of its latest launch's trainers; "" where no process said anything."""
+def _latest_trainers(processes: Sequence[Process]) -> Sequence[Process]:
+    """The trainers of the latest launch, or all its processes where none calls itself a trainer."""
     trainers = [process for process in processes if process.process_role == ProcessRole.TRAINER] or list(processes)
-    if not trainers:
-        return ""
-    latest = max(trainers, key=lambda process: process.started_ns).launch_id
-    said = {process.status for process in trainers if process.launch_id == latest}
+    latest = max(trainers, key=lambda process: process.started_ns).launch_id if trainers else ""
+    return [process for process in trainers if process.launch_id == latest]
+
+
+def _status(processes: Sequence[Process]) -> str:
+    """The worst status of the latest launch's trainers; "" where no process said anything."""
+    said = {_status_of(process) for process in _latest_trainers(processes)}
     order = (RunStatus.FAILED, RunStatus.INTERRUPTED, RunStatus.RUNNING, RunStatus.FINISHED)
-    return next((status.value for status in order if status in said), min(said))
+    return next((status.value for status in order if status in said), min(said, default=""))
+
+
+def _is_silent(process: Process) -> bool:
+    """Whether a process that never said its end has not been heard of for so long that it is likely gone."""
+    return process.status == RunStatus.RUNNING and process.ended_ns is None and process.silent_ns > SILENT_NS
+
+
+def _status_of(process: Process) -> str:
+    """What it said last; a killed process says nothing, so silence is read as an interruption until it speaks."""
+    return RunStatus.INTERRUPTED.value if _is_silent(process) else process.status
+
+
+def _silent_since(processes: Sequence[Process]) -> int | None:
+    """When the first of the trainers that are silent fell silent."""
+    return min((process.heard_ns for process in _latest_trainers(processes) if _is_silent(process)), default=None)
+
+
+def _still_open(rows: Sequence[Record], processes: Sequence[Process]) -> list[Record]:
+    """The stacks of processes that have not ended and whose later batches do not show that the stack is gone."""
+    known = {process.incarnation: process for process in processes}
+    return [row for row in rows if _stands(row, known.get(row["incarnation_hex"]))]
+
+
+def _stands(row: Record, process: Process | None) -> bool:
+    if process is None:
+        return True
+    return process.ended_ns is None and process.sealed_ns - row["heartbeat"] <= STACK_AGE_NS
 
 
 def _launch_json(launch: Launch) -> dict[str, Json]:
@@ -141,10 +190,11 @@ def _process_json(process: Process) -> dict[str, Json]:
         "rank": process.rank,
         "process_role": process.process_role,
         "node": process.node,
-        "status": process.status,
+        "status": _status_of(process),
         "facts": process.facts,
         **moment("start", process.started_ns),
         **moment("end", process.ended_ns),
+        **moment("silent_since", process.heard_ns if _is_silent(process) else None),
     }
 
 

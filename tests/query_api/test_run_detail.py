@@ -1,0 +1,140 @@
+"""What a run's detail says beside its launches: its latest step, what went wrong, what is open, who fell silent."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest_asyncio
+
+from rankscope_proto.names import GapClass, RunStatus, Severity
+from rankscope_proto.v1 import batch_pb2 as pb
+from rankscope_query_api.app import create_app
+from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse_store import ClickHouseStore
+from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.settings import Settings
+from tests.ground.stores import FrontProcess, Store
+from tests.proto.batches import insert, migrate
+from tests.query_api import story
+from tests.query_api.asking import RUN, get
+from tests.query_api.batches import MS, START, Row, Writer
+
+RUNNING: Row = {"status": RunStatus.RUNNING.code, "start": START}
+S = 1000 * MS
+
+
+@pytest_asyncio.fixture
+async def own(front_process: FrontProcess) -> AsyncIterator[Store]:
+    """A store of the test's own."""
+    store = Store(front_process.url)
+    migrate(store.client)
+    yield store
+    store.drop()
+
+
+@pytest_asyncio.fixture
+async def api_of_own(own: Store) -> AsyncIterator[httpx.AsyncClient]:
+    """The service over it."""
+    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": own.url})
+    store = ClickHouseStore(ClickHouse(settings, Metrics()))
+    transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+    await store.close()
+
+
+def stack(heartbeat: int, *names: str) -> Row:
+    """A heartbeat's row."""
+    ids, starts = list(range(1, len(names) + 1)), [heartbeat - MS] * len(names)
+    return {
+        "heartbeat": heartbeat,
+        "thread": "MainThread",
+        "stack_span_id": ids,
+        "stack_name": list(names),
+        "stack_start": starts,
+        "step": 7,
+    }
+
+
+async def test_the_latest_step_is_in_the_detail(api: httpx.AsyncClient) -> None:
+    assert (await get(api, RUN))["last_step"] == story.STEPS - 1
+    assert (await get(api, f"/api/v1/runs/{story.OTHER_RUN}"))["last_step"] is None
+
+
+async def test_warnings_and_conflicts_are_shown_the_latest_first_and_mere_information_is_not(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    def event(offset: int, kind: str, severity: Severity) -> Row:
+        return {"time": START + offset, "kind": kind, "name": kind, "severity": severity.code, "payload": "{}"}
+
+    events = [
+        event(1, "note", Severity.INFO),
+        event(2, "rank_conflict", Severity.INFO),
+        event(3, "alert", Severity.ERROR),
+        event(4, "disk", Severity.WARNING),
+    ]
+    insert(own.client, Writer(story.RUN, 0).seal(run_info=[RUNNING], events=events))
+
+    shown = (await get(api_of_own, RUN))["events"]
+
+    assert [(one["kind"], one["severity"]) for one in shown] == [
+        *(("disk", "warning"), ("alert", "error"), ("rank_conflict", "info"))
+    ]
+    assert shown[0]["rank"] == 0
+
+
+async def test_open_spans_are_those_of_the_last_heartbeat_and_gone_ones_are_not_shown(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    def rank(number: int, *, last_sealed: int) -> list[pb.Batch]:
+        writer = Writer(story.RUN, number)
+        beats = [stack(START, "step"), stack(START + 5 * S, "step", "backward")]
+        return [writer.seal(run_info=[RUNNING], open_spans=beats), writer.seal(sealed_ns=last_sealed)]
+
+    ended = Writer(story.RUN, 2).seal(run_info=[{**RUNNING, "end": START + S}], open_spans=[stack(START, "step")])
+    insert(own.client, *rank(0, last_sealed=START + 6 * S), *rank(1, last_sealed=START + 60 * S), ended)
+
+    (shown,) = (await get(api_of_own, RUN))["open_spans"]
+
+    assert (shown["rank"], shown["step"], shown["thread"]) == (0, 7, "MainThread")
+    assert [span["name"] for span in shown["stack"]] == ["step", "backward"]
+    assert shown["heartbeat_ns"] == str(START + 5 * S)
+
+
+async def test_a_process_that_fell_silent_without_an_end_reads_as_interrupted_until_it_speaks(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    writer = Writer(story.RUN, 0)
+    insert(own.client, writer.seal(run_info=[RUNNING]))
+    before = await get(api_of_own, RUN)
+    own.client.command(f"ALTER TABLE batches UPDATE received = received - {90 * S} WHERE 1 SETTINGS mutations_sync = 1")
+
+    silent = await get(api_of_own, RUN)
+    (listed,) = (await get(api_of_own, "/api/v1/runs"))["items"]
+    insert(own.client, writer.seal())
+    after = await get(api_of_own, RUN)
+
+    assert (before["status"], before["silent_since"]) == ("running", None)
+    assert silent["status"] == listed["status"] == silent["processes"][0]["status"] == "interrupted"
+    assert silent["silent_since"] == listed["silent_since"] == silent["processes"][0]["silent_since"] is not None
+    assert (after["status"], after["silent_since"]) == ("running", None)
+
+
+async def test_a_process_that_said_its_end_stays_what_it_said(own: Store, api_of_own: httpx.AsyncClient) -> None:
+    finished = {**RUNNING, "status": RunStatus.FINISHED.code, "end": START + S}
+    insert(own.client, Writer(story.RUN, 0).seal(run_info=[finished]))
+    own.client.command(f"ALTER TABLE batches UPDATE received = received - {90 * S} WHERE 1 SETTINGS mutations_sync = 1")
+
+    run = await get(api_of_own, RUN)
+
+    assert (run["status"], run["silent_since"]) == ("finished", None)
+
+
+async def test_a_gap_says_its_details(own: Store, api_of_own: httpx.AsyncClient) -> None:
+    def gap(detail: str) -> Row:
+        return {"class": GapClass.LOST.code, "cause": "refused", "data_kind": "spans", "start": START, "detail": detail}
+
+    insert(own.client, Writer(story.RUN, 0).seal(gaps=[gap("spans.name: too long"), gap("header.rank: -2"), gap("")]))
+
+    (shown,) = (await get(api_of_own, RUN))["gaps"]
+
+    assert shown["details"] == ["header.rank: -2", "spans.name: too long"]
