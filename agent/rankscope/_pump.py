@@ -147,11 +147,12 @@ class Pump:
         return bool(items)
 
     def _add(self, item: "Span | Block") -> None:
-        if not self._sealer.fits(item):
-            self._seal()
-        self._sealer.add(item)
-        if self._sealer.is_full:
-            self._seal()
+        for part in self._sealer.parts(item):
+            if not self._sealer.fits(part):
+                self._seal()
+            self._sealer.add(part)
+            if self._sealer.is_full:
+                self._seal()
 
     def _seal(self) -> None:
         self._seal_at = time.monotonic() + SEAL_S

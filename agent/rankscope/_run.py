@@ -22,7 +22,6 @@ from rankscope._pump import Pump
 from rankscope._recording import Recording
 from rankscope._run_info import RunInfo, run_info_block
 from rankscope._span import Span, SpanFields, Trace, checked_step
-from rankscope._span_columns import MAX_NAME_BYTES, cut
 from rankscope._step import Step, checked_microstep
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
@@ -265,7 +264,7 @@ class Run:
         if not kept:
             return
         columns: dict[str, Column] = {
-            "name": [cut(name, MAX_NAME_BYTES) for name in kept],
+            "name": tuple(kept),
             "value": tuple(kept.values()),
             "time": (recording.clock.wall_ns(),) * len(kept),
         }

@@ -1,7 +1,7 @@
 """What a process says of its run: at the start, and at the end.
 
-Promises: secrets on the command line are masked before anything leaves the process; a
-configuration that is no JSON is kept as text, never an error.
+Promises: secrets on the command line and in the configuration are masked before anything leaves the
+process; a configuration that is no JSON is kept as text, never an error.
 """
 
 import json
@@ -15,17 +15,26 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from rankscope._block import Block, Column
+from rankscope._bounds import DOCUMENT, TAGS, VALUE, cut
 from rankscope_proto.names import RunStatus
 
-_NAMED = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|authorization|passw(?:or)?d|secret|token(?![a-z])|credential)[\w-]*)"
-_ASSIGNED = re.compile(rf"(?i)({_NAMED}\s*[=:]\s*)(\S+)")
+_WORDS = r"(?:(?:api|access|private)[_-]?key|authorization|passw(?:or)?d|secret|token(?![a-z])|credential)"
+_NAMED = rf"[\w-]*{_WORDS}[\w-]*"
+_ASSIGNED = re.compile(rf"(?i)((?<![\w-]){_NAMED}\s*[=:]\s*)(\S+)")
+"""From the beginning of a name only, or a long word would take the square of its length."""
+
 _OPTION = re.compile(rf"(?i)^--?{_NAMED}$")
-_IN_URL = re.compile(r"(\w+://[^/\s:@]*:)[^@\s/]+@")
+_KEY = re.compile(rf"(?i){_WORDS}")
+_VOCABULARY = re.compile(r"(?i)(?:^|[._-])(?:bos|cls|end|eos|image|mask|pad|sep|start|stop|unk)[_-]?token(?:$|[_-]id)")
+"""Names of a tokenizer's special tokens, which are no secrets."""
+
+_IN_URL = re.compile(r"((?<!\w)\w+://[^/\s:@]*:)[^@\s/]+@")
 _SHAPED = re.compile(
     r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{20,}|hf_\w{20,}|AKIA\w{12,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)|(bearer\s+)\S+"
 )
 MASK = "[masked]"
-MAX_CONFIG_BYTES = 1024 * 1024
+_KEYS_KEPT = 1_000
+_KEY_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,10 @@ def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: i
     """One row of `run_info`."""
     columns: dict[str, Column] = {
         "status": (status.code,),
-        "name": (info.name,),
+        "name": (str(info.name),),
         "config": (config_json(info.config),),
-        "tags": info.tags,
-        "tag_n": (len(info.tags),),
+        "tags": info.tags[:TAGS],
+        "tag_n": (len(info.tags[:TAGS]),),
         "command": (masked_command(sys.argv),),
         "fact_keys": tuple(info.facts),
         "fact_values": tuple(info.facts.values()),
@@ -69,16 +78,15 @@ def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: i
 
 
 def config_json(config: Mapping[str, object]) -> str:
-    """The configuration as a JSON object; what JSON does not know becomes text."""
+    """The configuration as a JSON object, secrets masked; what JSON does not know becomes text."""
     try:
         text = json.dumps(_plain(config), ensure_ascii=False, allow_nan=False)
     except Exception as error:  # noqa: BLE001  # a foreign object's str may raise anything
         text = json.dumps({"unreadable": f"{type(error).__qualname__}: {error}"})
-    if len(text) > MAX_CONFIG_BYTES:
-        return json.dumps(
-            {"too_long": f"{len(text)} characters; {MAX_CONFIG_BYTES} are kept", "keys": list(config)[:1000]}
-        )
-    return text
+    if cut(text, DOCUMENT) is text:
+        return text
+    keys = [cut(str(key), _KEY_BYTES) for key in list(config)[:_KEYS_KEPT]]
+    return json.dumps({"too_long": f"{len(text)} characters; {DOCUMENT} bytes are kept", "keys": keys})
 
 
 def masked_command(arguments: Sequence[str]) -> str:
@@ -86,7 +94,7 @@ def masked_command(arguments: Sequence[str]) -> str:
     shown: list[str] = []
     hide_next = False
     for argument in arguments:
-        shown.append(MASK if hide_next else masked(argument))
+        shown.append(MASK if hide_next else masked(cut(argument, VALUE)))
         hide_next = bool(_OPTION.match(argument))
     return " ".join(shown)
 
@@ -113,14 +121,23 @@ def host_facts() -> dict[str, str]:
     return facts
 
 
-def _plain(value: object) -> object:
-    """The value with mappings as dicts, sequences as lists, other objects as text, NaN as text."""
+def _plain(value: object, *, is_secret: bool = False) -> object:
+    """The value with mappings as dicts, sequences as lists, other objects as text, NaN as text.
+
+    Text is masked where its key, or a key around it, names a secret; numbers never are.
+    """
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in cast("Mapping[object, object]", value).items()}
+        items = cast("Mapping[object, object]", value).items()
+        return {str(key): _plain(item, is_secret=is_secret or _names_secret(str(key))) for key, item in items}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in cast("Sequence[object]", value)]
+        return [_plain(item, is_secret=is_secret) for item in cast("Sequence[object]", value)]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float)):
         return value
-    return str(value)
+    # A text that is too long as a whole stays so.
+    return MASK if is_secret else masked(str(value)[: DOCUMENT + 1])
+
+
+def _names_secret(key: str) -> bool:
+    return _KEY.search(key[:VALUE]) is not None and _VOCABULARY.search(key[:VALUE]) is None

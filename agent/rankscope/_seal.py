@@ -7,9 +7,11 @@ Sequence numbers start at 0 and have no holes.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from rankscope._block import Block, Column
+from rankscope._bounds import NAME, bounded, cut, parts, text_size
 from rankscope._columns import Dictionary, check, fill
 from rankscope._export import SealedBatch
 from rankscope._span_columns import span_block, span_size
@@ -29,7 +31,12 @@ SEAL_BYTES = 256 * 1024
 MAX_BYTES = 4 * 1024 * 1024
 """Limits of `wire.md`: small batches cost the ingest tier, and 4 MiB is the hard limit."""
 
-MAX_DETAIL = 512
+SEAL_TEXT = 2 * 1024 * 1024
+"""Characters of a batch's text, each written out wherever it is said: a dictionary hides from the payload
+what the ingest tier and the store unfold (they bound it too)."""
+
+HEADER_BYTES = 64 * 1024
+"""More than a header takes, whose texts are bounded where the identity is made."""
 
 _VALUE_BYTES = 10
 """More than any value of a column but text takes on the wire, map keys and lengths included."""
@@ -52,29 +59,38 @@ class Sealer:
         self._spans: list[Span] = []
         self._blocks: dict[str, list[Block]] = {}
         self.rows = 0
-        self._size = 0
+        self._size = self._text = 0
 
     @property
     def is_full(self) -> bool:
         """Whether the batch should be sealed before anything is added."""
-        return self.rows >= SEAL_ROWS or self._size >= SEAL_BYTES
+        return self.rows >= SEAL_ROWS or self._size >= SEAL_BYTES or self._text >= SEAL_TEXT
 
     def fits(self, item: "Span | Block") -> bool:
         """Whether the batch surely stays below the hard limit with the item; else seal first."""
         return not isinstance(item, Block) or not self.rows or self._size + _block_size(item) < MAX_BYTES // 2
 
+    def parts(self, item: "Span | Block") -> "Sequence[Span | Block]":
+        """What to add for a finished item: it, or a large block in parts; a malformed block becomes a gap."""
+        if not isinstance(item, Block):
+            return (item,)
+        try:
+            check(item)
+            return parts(bounded(item))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            self._refuse(item.section, item.count, error=error)
+            return ()
+
     def add(self, item: "Span | Block") -> None:
-        """Add a finished item to the open batch; a malformed block becomes a gap."""
+        """Add a span or a part of a block to the open batch."""
         if isinstance(item, Block):
-            try:
-                check(item)
-            except (KeyError, TypeError, ValueError) as error:
-                self._refuse(item.section, item.count, error=error)
-                return
             self._size += _block_size(item)
+            self._text += text_size(item)
             self._blocks.setdefault(item.section, []).append(item)
         else:
-            self._size += span_size(item)
+            size = span_size(item)
+            self._size += size
+            self._text += size
             self._spans.append(item)
         self.rows += item.count
 
@@ -94,7 +110,7 @@ class Sealer:
             "count": (rows,),
             "start": (now_ns,),
             "end": (now_ns,),
-            "detail": (detail[:MAX_DETAIL],),
+            "detail": (cut(detail, NAME),),
         }
         if seq is not None:
             columns["seq_from"] = columns["seq_to"] = (seq,)
@@ -116,8 +132,9 @@ class Sealer:
         if not self.rows:
             return None
         batch, counts = self._built()
-        if batch.ByteSize() > MAX_BYTES:
-            return self._sealed_without_oversize(counts)
+        if batch.ByteSize() > MAX_BYTES - HEADER_BYTES:
+            self._drop_oversize()
+            batch, counts = self._built()
         return self._close(batch, counts)
 
     def _close(self, batch: Batch, counts: Counter[str]) -> SealedBatch:
@@ -137,11 +154,27 @@ class Sealer:
         self._seq += 1
         return sealed
 
-    def _sealed_without_oversize(self, counts: Counter[str]) -> SealedBatch | None:
-        # Only a block of megabytes comes here, and `fits` keeps such a block alone.
+    def _drop_oversize(self) -> None:
+        """Take out the largest items until the others surely fit, and state their rows as lost."""
+        sized = sorted(((self._size_alone(item), item) for item in self._items()), key=itemgetter(0))
         self._clear()
-        self.add_lost(counts, cause=GapCause.OVERSIZE)
-        return self.seal()
+        room = MAX_BYTES - HEADER_BYTES
+        for size, item in sized:
+            room -= size
+            if room >= 0:
+                self.add(item)
+            else:
+                self.add_lost({item.section: item.count}, cause=GapCause.OVERSIZE)
+
+    def _size_alone(self, item: "Span | Block") -> int:
+        batch, words = Batch(), Dictionary()
+        block = item if isinstance(item, Block) else span_block([item], self._clock)
+        fill(getattr(batch, block.section), [block], words=words)
+        batch.strings.extend(words.strings)
+        return batch.ByteSize()
+
+    def _items(self) -> "list[Span | Block]":
+        return [*self._spans, *(block for blocks in self._blocks.values() for block in blocks)]
 
     def _built(self) -> tuple[Batch, Counter[str]]:
         try:
@@ -156,20 +189,19 @@ class Sealer:
         blocks = dict(self._blocks)
         if self._spans:
             blocks["spans"] = [*blocks.get("spans", ()), span_block(self._spans, self._clock)]
-        for section, parts in blocks.items():
-            fill(getattr(batch, section), parts, words=words)
-            counts[section] = sum(part.count for part in parts)
+        for section, laid in blocks.items():
+            fill(getattr(batch, section), laid, words=words)
+            counts[section] = sum(block.count for block in laid)
         batch.strings.extend(words.strings)
         return batch, counts
 
     def _drop_unbuildable(self) -> None:
         """Take out every item that a message of its own refuses, and state its rows as lost."""
-        items = [*self._spans, *(block for parts in self._blocks.values() for block in parts)]
+        items = self._items()
         self._clear()
         for item in items:
             try:
-                block = item if isinstance(item, Block) else span_block([item], self._clock)
-                fill(getattr(Batch(), block.section), [block], words=Dictionary())
+                self._size_alone(item)
             except Exception as error:  # noqa: BLE001  # a row that cannot be built is counted, whatever is wrong with it
                 self._refuse(item.section, item.count, error=error)
             else:
@@ -203,7 +235,7 @@ class Sealer:
 
     def _clear(self) -> None:
         self._spans, self._blocks = [], {}
-        self.rows = self._size = 0
+        self.rows = self._size = self._text = 0
 
 
 def _block_size(block: Block) -> int:

@@ -1,13 +1,13 @@
 """Finished spans as the columns of their section; runs in the sealing thread.
 
-Bounds of the contract are enforced here, by cutting and by the flag `truncated`, never by an
-error: names 512 bytes, paths 2,048 bytes, text and numeric attributes 32 KB and metrics 16 KB a span.
+Bounds (`_bounds`) are enforced here, by cutting and by the flag `truncated`, never by an error.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block, Column
+from rankscope._bounds import ATTRIBUTES, LINKS, METRICS, NAME, PATH, bounded, cut
 from rankscope._labels import Label, number_of
 from rankscope_proto.columns import SPANS
 from rankscope_proto.names import SPAN_FLAGS
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from rankscope._clock import Clock
     from rankscope._span import Span
 
-MAX_NAME_BYTES = 512
-MAX_PATH_BYTES = 2_048
-MAX_ATTRIBUTE_BYTES = 32_768
-MAX_METRIC_BYTES = 16_384
 MAX_DEPTH = 65_535
 _TRUNCATED = SPAN_FLAGS["truncated"]
 _STEP_PRESENT = 1 << (SPANS.field("step").optional or 0)
@@ -31,12 +27,19 @@ _SPAN_BYTES = 100
 def span_size(span: "Span") -> int:
     """About as many bytes as the span adds to a batch, text said twice counted twice."""
     size = _SPAN_BYTES
+    if span.thread_id or span.rollout_id or span.error_type:
+        size += sum(min(NAME, len(text)) for text in (span.thread_id, span.rollout_id, span.error_type))
+    if span.links:
+        size += 3 * _NUMBER_BYTES * min(LINKS, len(span.links))
     if span.attributes:
-        for value in span.attributes.values():
-            size += len(value) if type(value) is str else 2 * _NUMBER_BYTES
+        size += min(ATTRIBUTES, sum(map(_label_size, span.attributes, span.attributes.values())))
     if span.metrics:
-        size += 2 * _NUMBER_BYTES * len(span.metrics)
+        size += min(METRICS, sum(map(len, span.metrics)) + 2 * _NUMBER_BYTES * len(span.metrics))
     return size
+
+
+def _label_size(key: str, value: Label, /) -> int:
+    return len(key) + (len(value) if type(value) is str else 2 * _NUMBER_BYTES)
 
 
 def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
@@ -46,7 +49,7 @@ def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
         "span_id": [span.id for span in spans],
         "trace_hi": [span.trace >> 64 for span in spans],
         "trace_lo": [span.trace & _LOWER for span in spans],
-        "name": [_short_name(span, flags, row) for row, span in enumerate(spans)],
+        "name": [span.name if type(span.name) is str else str(span.name) for span in spans],
         "path": [span.path or path_of(span) for span in spans],
         "kind": [span.kind for span in spans],
         "status": [span.status for span in spans],
@@ -54,6 +57,7 @@ def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
         "duration": [span.end_mono_ns - span.start_mono_ns for span in spans],
     }
     _add_maps(spans, columns, flags)
+    _add_links(spans, columns, flags)
     columns["flags"] = flags
     seldom: dict[str, Column] = {
         "parent_span_id": [span.parent_id for span in spans],
@@ -66,8 +70,7 @@ def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
     }
     columns.update((name, values) for name, values in seldom.items() if any(values))
     _add_steps(spans, columns)
-    _add_links(spans, columns)
-    return Block("spans", len(spans), columns)
+    return bounded(Block("spans", len(spans), columns))
 
 
 def path_of(span: "Span") -> str:
@@ -84,34 +87,16 @@ def path_of(span: "Span") -> str:
     for node in reversed(chain):
         own = _escaped(node.name)
         path = f"{path}/{own}" if path else own
-        if len(path) > MAX_PATH_BYTES // 4:
-            path = cut(path, MAX_PATH_BYTES)
+        path = cut(path, PATH)
         node.path = path
     return path
-
-
-def cut(text: str, max_bytes: int) -> str:
-    """The text, or its longest beginning that takes at most so many bytes in UTF-8."""
-    encoded = text.encode("utf-8", "replace")
-    return text if len(encoded) <= max_bytes else encoded[:max_bytes].decode("utf-8", "ignore")
-
-
-def _short_name(span: "Span", flags: list[int], row: int, /) -> str:
-    name = span.name if type(span.name) is str else str(span.name)
-    # Four bytes is the most a character takes: most names need no encoding to be seen short.
-    if len(name) <= MAX_NAME_BYTES // 4:
-        return name
-    short = cut(name, MAX_NAME_BYTES)
-    if short != name:
-        flags[row] |= _TRUNCATED
-    return short
 
 
 def _escaped(name: object) -> str:
     text = str(name)
     if "%" in text or "/" in text:
         text = text.replace("%", "%25").replace("/", "%2F")
-    return text if len(text) <= MAX_NAME_BYTES // 4 else cut(text, MAX_NAME_BYTES)
+    return cut(text, NAME)
 
 
 class _Map:
@@ -148,7 +133,7 @@ def _add_attributes(attributes: Mapping[str, Label] | None, texts: _Map, figures
     before_texts, before_figures = len(texts.keys), len(figures.keys)
     whole = True
     if attributes:
-        kept = bounded(attributes)
+        kept = _fitting(attributes)
         whole = kept is attributes
         for key, value in kept.items():
             number = None if type(value) is str else number_of(value)
@@ -166,7 +151,7 @@ def _add_attributes(attributes: Mapping[str, Label] | None, texts: _Map, figures
 def _add_metrics(metrics: Mapping[str, float] | None, column: _Map, /) -> bool:
     """Add a row to the metrics; False when some had to be left out."""
     before = len(column.keys)
-    room = MAX_METRIC_BYTES
+    room = METRICS
     for name, value in (metrics or {}).items():
         room -= len(name.encode("utf-8", "replace")) + _NUMBER_BYTES
         if room < 0:
@@ -177,15 +162,15 @@ def _add_metrics(metrics: Mapping[str, float] | None, column: _Map, /) -> bool:
     return room >= 0
 
 
-def bounded(attributes: Mapping[str, Label]) -> Mapping[str, Label]:
+def _fitting(attributes: Mapping[str, Label]) -> Mapping[str, Label]:
     """The attributes themselves where they fit, else the first that do, the last cut if it is text."""
     size = 0
     for key, value in attributes.items():
         size += len(key) + (len(value) if isinstance(value, str) else _NUMBER_BYTES)
-    if size <= MAX_ATTRIBUTE_BYTES // 4:  # four bytes is the most a character takes
+    if size <= ATTRIBUTES // 4:  # four bytes is the most a character takes
         return attributes
     kept: dict[str, Label] = {}
-    room = MAX_ATTRIBUTE_BYTES
+    room = ATTRIBUTES
     for key, value in attributes.items():
         room -= _bytes_of(key)
         fitting = cut(value, max(0, room)) if isinstance(value, str) else value
@@ -210,11 +195,14 @@ def _add_steps(spans: Sequence["Span"], columns: dict[str, Column]) -> None:
         columns["present"] = [0 if step is None else _STEP_PRESENT for step in steps]
 
 
-def _add_links(spans: Sequence["Span"], columns: dict[str, Column]) -> None:
-    links = [link for span in spans for link in span.links]
+def _add_links(spans: Sequence["Span"], columns: dict[str, Column], flags: list[int], /) -> None:
+    links = [link for span in spans for link in span.links[:LINKS]]
     if not links:
         return
     columns["link_trace_hi"] = [upper for upper, _, _ in links]
     columns["link_trace_lo"] = [lower for _, lower, _ in links]
     columns["link_span_id"] = [span_id for _, _, span_id in links]
-    columns["link_n"] = [len(span.links) for span in spans]
+    columns["link_n"] = [min(LINKS, len(span.links)) for span in spans]
+    for row, span in enumerate(spans):
+        if len(span.links) > LINKS:
+            flags[row] |= _TRUNCATED

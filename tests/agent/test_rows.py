@@ -5,6 +5,7 @@ import json
 import math
 import sys
 import threading
+from timeit import timeit
 from types import ModuleType, SimpleNamespace
 from typing import cast
 
@@ -12,7 +13,7 @@ import pytest
 
 from rankscope import Run
 from rankscope._heartbeat import open_span_block
-from rankscope._run_info import RunInfo, config_json, masked_command
+from rankscope._run_info import MASK, RunInfo, config_json, masked_command
 from rankscope._voice import say
 from rankscope.testing import ManualClock, MemoryExporter
 from rankscope_proto.names import SPAN_FLAGS, RunStatus, SpanStatus
@@ -138,6 +139,40 @@ def test_a_heartbeat_shows_the_open_spans_of_each_thread_outermost_first() -> No
 )
 def test_secrets_on_the_command_line_are_masked(arguments: list[str], shown: str) -> None:
     assert masked_command(arguments) == shown
+
+
+def test_secrets_in_the_configuration_are_masked_and_numbers_are_not() -> None:
+    config = {
+        "password": "hunter2",
+        "database": {"url": "postgres://me:pw@db/x", "credentials": {"user": "me", "port": 5432}},
+        "HF_TOKEN": b"abc",
+        "note": "use sk-abcdefghij",
+        "keys": [{"api_key": "abc"}],
+        "loss_per_token": 0.25,
+        "token": 7,
+        "secret": None,
+        "pad_token": "<pad>",
+        "tokenizer": "gpt2",
+    }
+
+    assert json.loads(config_json(config)) == {
+        "password": MASK,
+        "database": {"url": f"postgres://me:{MASK}@db/x", "credentials": {"user": MASK, "port": 5432}},
+        "HF_TOKEN": MASK,
+        "note": f"use {MASK}",
+        "keys": [{"api_key": MASK}],
+        "loss_per_token": 0.25,
+        "token": 7,
+        "secret": None,
+        "pad_token": "<pad>",
+        "tokenizer": "gpt2",
+    }
+
+
+def test_a_configuration_of_long_words_is_masked_in_no_time_to_speak_of() -> None:
+    seconds = [timeit(lambda size=size: config_json({"a": "x" * size}), number=3) for size in (10_000, 100_000)]
+
+    assert seconds[1] < 50 * seconds[0]  # ten times the length; its square would be a hundred times
 
 
 def test_a_configuration_that_is_no_json_is_kept_as_text() -> None:

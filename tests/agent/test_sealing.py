@@ -11,7 +11,7 @@ from rankscope import Run
 from rankscope._block import Block
 from rankscope._identity import Identity
 from rankscope._ring import Ring
-from rankscope._seal import MAX_BYTES, SEAL_BYTES, SEAL_ROWS, Sealer
+from rankscope._seal import SEAL_BYTES, SEAL_ROWS, Sealer
 from rankscope.testing import ManualClock, MemoryExporter, rows_of
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.identity import payload_digest
@@ -154,21 +154,6 @@ def test_a_malformed_block_is_stated_as_lost_and_the_rest_is_stored(block: Block
     assert [row["name"] for row in exporter.rows("scalars")] == ["good"]
     (gap,) = exporter.rows("gaps")
     assert (gap["cause"], gap["data_kind"], gap["count"]) == (GapCause.QUARANTINED, block.section, block.count)
-    assert_exact(exporter)
-
-
-def test_an_item_above_the_hard_limit_is_stated_as_oversize() -> None:
-    exporter = MemoryExporter()
-
-    with Run(exporter) as run:
-        run.log_metric("small", 1)
-        huge = Block("events", 1, {"time": [1_750_000_000_000_000_000], "payload": ["x" * (MAX_BYTES + 1)]})
-        run._recording.append(huge)  # pyright: ignore[reportPrivateUsage]  # what the probe is given
-
-    (gap,) = exporter.rows("gaps")
-    assert (gap["cause"], gap["data_kind"], gap["count"]) == (GapCause.OVERSIZE, "events", 1)
-    assert len(exporter.rows("scalars")) == 1
-    assert max(len(batch.payload) for batch in exporter.batches) <= MAX_BYTES
     assert_exact(exporter)
 
 
