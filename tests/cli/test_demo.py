@@ -156,6 +156,33 @@ def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(ill: Demo) -> None:
     assert {span["rank"] for span in by_id["items"]} == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("which", ["step", "rank", "id"])
+def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, ill: Demo) -> None:
+    trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
+    options = {"step": ["--step", "5"], "rank": ["--step", "5", "--rank", "2"], "id": ["--id", trace_id]}[which]
+
+    whole = ill.ask("trace", *options, "--json").json
+    first = ill.ask("trace", *options, "--limit", "3", "--json").json
+    rest = ill.ask("trace", *options, "--after", first["next"], "--json").json
+    shown = ill.ask("trace", *options, "--limit", "3")
+
+    assert {"items", "total", "returned", "truncated", "next", "warnings", "gaps"} <= set(first)
+    assert (first["returned"], first["truncated"], first["total"]) == (3, True, whole["total"])
+    assert first["items"] + rest["items"] == whole["items"]
+    assert (whole["returned"], whole["truncated"], whole["next"]) == (whole["total"], False, None)
+    assert f"3 rows of {whole['total']}; the next page: --after {first['next']}" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong", [["runs", "--limit", "20000"], ["trace", "--id", "zz"], ["trace", "--id", "0" * 32, "--after", "x"]]
+)
+def test_what_the_service_refuses_as_a_wrong_call_is_status_2(wrong: list[str], ill: Demo) -> None:
+    answer = ill.ask(*wrong, "--json")
+
+    assert answer.status == 2
+    assert answer.error["message"]
+
+
 @pytest.mark.parametrize(
     "unknown", [["trace", "no-such-run"], ["trace", "--step", "999"], ["trace", "--id", "0" * 32], ["doctor", "gone"]]
 )

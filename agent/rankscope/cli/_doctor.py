@@ -8,7 +8,14 @@ import typer
 from rankscope._version import __version__
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
-from rankscope.cli._health import completeness_lines, environment_lines, environment_report, holds
+from rankscope.cli._health import (
+    completeness_lines,
+    environment_lines,
+    environment_report,
+    holds,
+    state_lines,
+    state_of,
+)
 from rankscope.cli._output import say, say_json, version_line
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder
 from rankscope.up import DataFolder, quoted
@@ -29,14 +36,15 @@ def doctor(
     Example: rankscope doctor demo-1
     """
     report = environment_report(DataFolder(chosen_folder(home)), url)
-    completeness = None
+    completeness = state = None
     if run:
         with Source(home, url, project).client() as client:
             completeness = client.get(f"/runs/{quoted(run)}/completeness", project=project)
+            state = state_of(client.get(f"/runs/{quoted(run)}", project=project))
     if as_json:
-        say_json({"environment": report, "completeness": completeness})
+        say_json({"environment": report, "completeness": completeness, "run": state})
     else:
-        for line in [*environment_lines(report), *completeness_lines(completeness)]:
+        for line in [*environment_lines(report), *completeness_lines(completeness), *state_lines(state)]:
             say(line)
     return OK if holds(report, completeness) else FAILED
 

@@ -78,6 +78,32 @@ def completeness_lines(completeness: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
+def state_of(run: Mapping[str, Any]) -> Json:
+    """How a run stands: its status, when it ended or fell silent, and which ranks are not heard of any more."""
+    processes: Sequence[Mapping[str, Any]] = run["processes"]
+    silent = sorted({int(process["rank"]) for process in processes if process.get("silent_since")})
+    return {
+        "run_id": run["run_id"],
+        "status": run["status"],
+        "end": run["end"],
+        "silent_since": run.get("silent_since"),
+        "silent_ranks": silent,
+    }
+
+
+def state_lines(state: Mapping[str, Any] | None) -> list[str]:
+    """What a person should know of a run that was interrupted; nothing of one that was not."""
+    if state is None or state["status"] != "interrupted":
+        return []
+    if not state["silent_since"]:
+        return [f"run {state['run_id']} was interrupted at {state['end']}"]
+    ranks = ", ".join(map(str, state["silent_ranks"]))
+    return [
+        f"run {state['run_id']} was interrupted: nothing was heard of rank {ranks} since {state['silent_since']}, "
+        "and it did not say its end; what it had not sent by then is lost"
+    ]
+
+
 def _installed(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

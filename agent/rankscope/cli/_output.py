@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,6 +45,13 @@ def say_warnings(answer: Mapping[str, Any]) -> None:
     warnings: Sequence[str] = answer.get("warnings") or ()
     for warning in warnings:
         say_aside(f"warning: {warning}")
+
+
+def say_rest(answer: Mapping[str, Any]) -> None:
+    """On stderr, that an answer goes on, and how to get its next page."""
+    if answer["truncated"]:
+        shown = plural(int(answer["returned"]), "row")
+        say_aside(f"{shown} of {answer['total']}; the next page: --after {shlex.quote(str(answer['next']))}")
 
 
 def say_error(error: RankscopeError, *, as_json: bool) -> None:

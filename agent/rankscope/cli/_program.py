@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say_error(error, as_json=as_json)
         return status_of(error)
     except BaseExceptionGroup as group:
-        error = _only_ours(cast("BaseExceptionGroup[BaseException]", group))
+        error = _only_ours(group)
         say_error(error, as_json=as_json)
         return status_of(error)
     return answer if isinstance(answer, int) else 0
@@ -74,7 +74,7 @@ def _only_ours(group: BaseExceptionGroup[BaseException]) -> RankscopeError:
         raise group
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):
-        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+        first = first.exceptions[0]
     return cast("RankscopeError", first)
 
 

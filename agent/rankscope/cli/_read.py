@@ -9,7 +9,7 @@ import typer
 from rankscope.cli._app import app
 from rankscope.cli._columns import laid_out
 from rankscope.cli._errors import QueryRefusedError
-from rankscope.cli._output import plural, say, say_aside, say_json, say_warnings, table
+from rankscope.cli._output import say, say_json, say_rest, say_warnings, table
 from rankscope.cli._source import AsJson, Home, Project, Source, Url
 from rankscope.up import Client, Json, RefusedError
 
@@ -92,5 +92,4 @@ def _say_rows(answer: Json, *, query: str = "", columns: Sequence[str] | None = 
     for line in table(shown, columns or chosen) if shown else ["no rows"]:
         say(line)
     say_warnings(answer)
-    if answer.get("truncated"):
-        say_aside(f"{plural(len(rows), 'row')} of {answer['total']}; the next page: --after {answer['next']}")
+    say_rest(answer)

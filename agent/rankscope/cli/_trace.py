@@ -1,18 +1,21 @@
 """`rankscope trace`: a step across ranks, one rank's own tree of it, or any trace by its id, drawn as a tree."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
-from rankscope.cli._output import duration, plural, say, say_json, say_warnings
+from rankscope.cli._output import duration, plural, say, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
 from rankscope.cli._tree import branches, rank_lines
 from rankscope.up import Client, Json, quoted
 
 SPANS_SHOWN = 400
+SPANS_A_PAGE = 1_000
 STEPS_A_PAGE = 10_000
 NAME_WIDTH = 40
 
@@ -27,6 +30,10 @@ def trace(  # noqa: PLR0913 - one for each option
     trace_id: Annotated[
         str | None, typer.Option("--id", help="A trace by its id (32 hex digits).", show_default="the step's")
     ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most rows of the tree.")] = SPANS_SHOWN,
+    after: Annotated[
+        str | None, typer.Option(help="Where the last page ended: its `next`.", show_default="the first page")
+    ] = None,
     home: Home = None,
     url: Url = None,
     project: Project = "default",
@@ -39,7 +46,8 @@ def trace(  # noqa: PLR0913 - one for each option
     if trace_id and (step is not None or rank is not None):
         raise WrongCallError("--id names one trace: leave --step and --rank out")
     with Source(home, url, project).client() as client:
-        asked = Asked(client, project=project, run=run or latest_run(client, project))
+        page = PageAsked(limit, after)
+        asked = Asked(client, project=project, run=run or latest_run(client, project), page=page)
         answer, lines = asked.trace(trace_id) if trace_id else asked.step(step, rank)
     if as_json:
         say_json(answer)
@@ -47,6 +55,28 @@ def trace(  # noqa: PLR0913 - one for each option
     for line in lines:
         say(line)
     say_warnings(answer)
+    say_rest(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class PageAsked:
+    """Which page of a tree: most rows of it, and where the one before ended."""
+
+    limit: int
+    after: str | None
+
+    @property
+    def begin(self) -> int:
+        """Rows before the page, where this program walks the tree itself and counts them.
+
+        Raises:
+            WrongCallError: `after` is no `next` of such a page.
+        """
+        if self.after is None:
+            return 0
+        if not self.after.isdecimal():
+            raise WrongCallError(f"--after {self.after!r} is no `next` of `rankscope trace --id`")
+        return int(self.after)
 
 
 class Asked:
@@ -56,9 +86,11 @@ class Asked:
         client: the query service.
         project: whose run it is.
         run: its id.
+        page: which part of a tree.
     """
 
-    def __init__(self, client: Client, *, project: str, run: str) -> None:
+    def __init__(self, client: Client, *, project: str, run: str, page: PageAsked) -> None:
+        self._page = page
         self._client = client
         self._project = project
         self._run = run
@@ -66,24 +98,42 @@ class Asked:
     def step(self, step: int | None, rank: int | None) -> tuple[Json, list[str]]:
         """A step's tree and its drawing; `step` None is the last one."""
         number = self._last_step() if step is None else step
-        answer = self._get(f"/steps/{number}/tree", rank=rank, limit=SPANS_SHOWN)
+        answer = self._get(f"/steps/{number}/tree", rank=rank, limit=self._page.limit, after=self._page.after)
         return answer, merged_lines(answer) if rank is None else rank_tree_lines(answer)
 
     def trace(self, trace_id: str) -> tuple[Json, list[str]]:
         """A trace's spans, a parent before its children, and their drawing."""
-        items: list[Json] = []
-        self._collect(trace_id, None, depth=0, into=items)
-        answer = {"run_id": self._run, "trace_id": trace_id, "items": items, "truncated": len(items) >= SPANS_SHOWN}
+        begin = self._page.begin
+        end = begin + self._page.limit
+        roots = self._get(f"/traces/{quoted(trace_id)}/spans", limit=min(end, SPANS_A_PAGE))
+        items = list(itertools.islice(self._walk(trace_id, roots, depth=0), begin, end))
+        total = int(roots["spans"])
+        more = end < total
+        answer = {
+            "items": items,
+            "total": total,
+            "returned": len(items),
+            "truncated": more,
+            "next": str(end) if more else None,
+            "warnings": roots["warnings"],
+            "gaps": roots["gaps"],
+            "run_id": self._run,
+            "trace_id": trace_id,
+        }
         return answer, [f"run {self._run}  trace {trace_id}", "", *span_lines(items)]
 
-    def _collect(self, trace_id: str, parent: str | None, *, depth: int, into: list[Json]) -> None:
-        if len(into) >= SPANS_SHOWN:
-            return
-        page = self._get(f"/traces/{quoted(trace_id)}/spans", parent=parent, limit=SPANS_SHOWN)
-        for span in page["items"]:
-            into.append({**span, "depth": depth})
-            if span["child_count"]:
-                self._collect(trace_id, span["span_id"], depth=depth + 1, into=into)
+    def _walk(self, trace_id: str, page: Json, *, depth: int, parent: str | None = None) -> Iterator[Json]:
+        """The spans from a page of siblings on, a parent before its children, each asked for when its turn comes."""
+        path = f"/traces/{quoted(trace_id)}/spans"
+        while True:
+            for span in page["items"]:
+                yield {**span, "depth": depth}
+                if span["child_count"]:
+                    below = self._get(path, parent=span["span_id"], limit=SPANS_A_PAGE)
+                    yield from self._walk(trace_id, below, depth=depth + 1, parent=span["span_id"])
+            if not page["next"]:
+                return
+            page = self._get(path, parent=parent, limit=SPANS_A_PAGE, after=page["next"])
 
     def _last_step(self) -> int:
         page = self._get("/steps", limit=STEPS_A_PAGE)
