@@ -124,7 +124,7 @@ SILENT = {"silent_since": "2026-01-01T00:00:00.000000000Z"}
 def test_a_run_that_fell_silent_is_said_to_be_interrupted_with_its_ranks_and_since_when() -> None:
     state = state_of({**RUN, **SILENT, "status": "interrupted", "processes": [{"rank": 0}, {"rank": 1, **SILENT}]})
 
-    (line,) = state_lines(state)
+    line, _ = state_lines(state)
 
     assert state["silent_ranks"] == [1]
     assert "run a was interrupted" in line

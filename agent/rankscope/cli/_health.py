@@ -99,8 +99,8 @@ def state_lines(state: Mapping[str, Any] | None) -> list[str]:
         return [f"run {state['run_id']} was interrupted at {state['end']}"]
     ranks = ", ".join(map(str, state["silent_ranks"]))
     return [
-        f"run {state['run_id']} was interrupted: nothing was heard of rank {ranks} since {state['silent_since']}, "
-        "and it did not say its end; what it had not sent by then is lost"
+        f"run {state['run_id']} was interrupted: nothing was heard of rank {ranks} since {state['silent_since']}",
+        "  (what a process had not sent when it was ended is lost)",
     ]
 
 
