@@ -18,6 +18,7 @@ from typing import Protocol
 from rankscope._host import boot_id, node_name, process_start
 from rankscope._identity import readable_id
 from rankscope._rank import Place
+from rankscope._settings import checked_id
 from rankscope.errors import ConfigError
 
 STORE_TIMEOUT = timedelta(seconds=30)
@@ -57,10 +58,11 @@ def agree(place: Place, environ: Mapping[str, str], *, run_id: str | None = None
         ordinal: How many runs this process had before, the same on all ranks: each is a launch of its own.
 
     Raises:
-        ConfigError: several nodes and no way to agree; or the launcher's store does not answer.
+        ConfigError: several nodes and no way to agree; the launcher's store does not answer; or torchrun's
+            run id cannot be a run's.
     """
     torchrun_id = environ.get("TORCHELASTIC_RUN_ID", "none")
-    wanted = run_id or (torchrun_id if torchrun_id != "none" else None)
+    wanted = run_id or (checked_id("TORCHELASTIC_RUN_ID", torchrun_id) if torchrun_id != "none" else None)
     if place.world_size == 1:
         return Agreement(wanted or readable_id(os.urandom(8)), os.urandom(16), "alone")
     store = _default_store() or _agent_store(environ)

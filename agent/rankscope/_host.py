@@ -26,7 +26,7 @@ def process_space() -> str:
 
 
 def node_name() -> str:
-    """The host's name."""
+    """The host's name: at most 64 bytes, the system's own limit."""
     return socket.gethostname()
 
 

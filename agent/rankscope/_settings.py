@@ -15,6 +15,10 @@ from rankscope.errors import ConfigError
 Mode = Literal["online", "disabled"]
 
 MAX_ID_BYTES = 128
+MAX_AXES = 16
+MAX_AXIS_BYTES = 64
+_MAX_WHOLE = 2**31 - 1
+"""The most that a rank, a world size or a coordinate can be on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,10 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "endpoint": Setting("RANKSCOPE_ENDPOINT", "found in the data folder", "host:port of the gateway."),
-    "project": Setting("RANKSCOPE_PROJECT", "default", "The unit of access; at most 128 bytes."),
-    "run_id": Setting("RANKSCOPE_RUN_ID", "agreed by the ranks", "The run; the same on all ranks; at most 128 bytes."),
+    "project": Setting("RANKSCOPE_PROJECT", "default", "The unit of access; at most 128 bytes, without '/'."),
+    "run_id": Setting(
+        "RANKSCOPE_RUN_ID", "agreed by the ranks", "The run; the same on all ranks; at most 128 bytes, without '/'."
+    ),
     "launch_id": Setting(
         "RANKSCOPE_LAUNCH_ID", "agreed by the ranks", "This start of the run, the same on all ranks: 32 hex digits."
     ),
@@ -80,11 +86,24 @@ class Settings:
         return cls(**values)  # pyright: ignore[reportArgumentType]  # each reader returns its field's type
 
 
-def _identifier(setting: Setting, given: object) -> str:
+def checked_id(variable: str, given: object) -> str:
+    """The id of a project or a run.
+
+    Raises:
+        ConfigError: it could not be stored, shown or addressed: it is one part of a URL's path.
+    """
     text = str(given)
-    if not text or len(text.encode("utf-8", "replace")) > MAX_ID_BYTES or not text.isprintable():
-        raise ConfigError(f"{setting.variable} is {text!r}: it is 1 to {MAX_ID_BYTES} bytes of printable text")
+    fits = 0 < len(text.encode("utf-8", "replace")) <= MAX_ID_BYTES
+    if not fits or not text.isprintable() or "/" in text or text in {".", ".."}:
+        raise ConfigError(
+            f"{variable} is {text[:MAX_ID_BYTES]!r}: it is 1 to {MAX_ID_BYTES} bytes of printable text without '/', "
+            "and not '.' or '..'"
+        )
     return text
+
+
+def _identifier(setting: Setting, given: object) -> str:
+    return checked_id(setting.variable, given)
 
 
 def _launch(setting: Setting, given: object) -> bytes:
@@ -102,8 +121,8 @@ def _whole(setting: Setting, given: object) -> int:
         number = int(cast("str", given))
     except (TypeError, ValueError):
         number = -1
-    if number < 0:
-        raise ConfigError(f"{setting.variable} is {given!r}: it is a whole number of at least 0")
+    if not 0 <= number <= _MAX_WHOLE:
+        raise ConfigError(f"{setting.variable} is {given!r}: it is a whole number from 0 to {_MAX_WHOLE}")
     return number
 
 
@@ -112,7 +131,7 @@ def _endpoint(setting: Setting, given: object) -> str:
     for scheme in ("http://", "grpc://"):
         text = text.removeprefix(scheme)
     host, _, port = text.rstrip("/").rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
         raise ConfigError(f"{setting.variable} is {given!r}: write host:port, such as 127.0.0.1:8471")
     return f"{host}:{port}"
 
@@ -123,8 +142,14 @@ def _mesh(setting: Setting, given: object) -> tuple[tuple[str, int], ...]:
     else:
         split = (part.partition("=") for part in str(given).split(",") if part.strip())
         pairs = [(axis.strip(), place.strip()) for axis, _, place in split]
-    if not all(axis and place.isdigit() for axis, place in pairs):
+    if not all(axis and place.isascii() and place.isdigit() for axis, place in pairs):
         raise ConfigError(f"{setting.variable} is {given!r}: write axis=coordinate pairs, such as dp=2,tp=0")
+    if len(pairs) > MAX_AXES or any(len(axis.encode("utf-8", "replace")) > MAX_AXIS_BYTES for axis, _ in pairs):
+        raise ConfigError(
+            f"{setting.variable} is {given!r}: at most {MAX_AXES} axes, with names of at most {MAX_AXIS_BYTES} bytes"
+        )
+    if any(len(place) > len(str(_MAX_WHOLE)) or int(place) > _MAX_WHOLE for _, place in pairs):
+        raise ConfigError(f"{setting.variable} is {given!r}: a coordinate is at most {_MAX_WHOLE}")
     return tuple((axis, int(place)) for axis, place in pairs)
 
 

@@ -1,6 +1,7 @@
 """Text of any length: it is cut where it is too long, and no row takes others with it."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -24,7 +25,7 @@ EXPANDED_BYTES = 32 * 2**20
 def expanded(batch: Batch) -> int:
     """Bytes of a batch's text, each written out wherever it is said."""
     words = [len(text.encode()) for text in batch.strings]
-    columns = (
+    columns: Iterator[Iterable[int]] = (
         getattr(getattr(batch, section.name), field.name)
         for section in SECTIONS
         for field in section.fields

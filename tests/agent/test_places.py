@@ -149,6 +149,8 @@ def test_alone_the_run_is_what_was_asked_for_torchruns_or_a_new_one() -> None:
     assert agree(place, {"TORCHELASTIC_RUN_ID": "job-7"}).run_id == "job-7"
     assert agree(place, {"TORCHELASTIC_RUN_ID": "none"}).run_id != "none"
     assert agree(place, {}).run_id != agree(place, {}).run_id
+    with pytest.raises(ConfigError, match="TORCHELASTIC_RUN_ID is 'a/b'"):
+        agree(place, {"TORCHELASTIC_RUN_ID": "a/b"})
 
 
 def test_a_readable_id_is_words_and_the_same_for_the_same_seed() -> None:
