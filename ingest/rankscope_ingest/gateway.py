@@ -14,13 +14,14 @@ import grpc
 import grpc.aio
 
 from rankscope_ingest import metrics
+from rankscope_ingest.addresses import host_and_port
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.conflicts import ConflictWatch
 from rankscope_ingest.control import ControlService
-from rankscope_ingest.errors import ConfigError
+from rankscope_ingest.errors import CannotStart
 from rankscope_ingest.health import Health
 from rankscope_ingest.service import IngestService
-from rankscope_ingest.settings import GatewaySettings, host_and_port
+from rankscope_ingest.settings import GatewaySettings
 from rankscope_proto.v1.ingest_pb2 import DESCRIPTOR
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         stop: Set by the caller to end it in order.
 
     Raises:
-        ConfigError: A setting cannot be used, or the port is taken.
+        ConfigError: A setting cannot be used.
+        CannotStart: The port is taken.
         BrokerError: The broker cannot be reached or is unfit at the start.
     """
     config = GatewaySettings.read(settings)
@@ -104,8 +106,8 @@ def _bind(server: grpc.aio.Server, listen: str) -> None:
         raise _taken(listen)
 
 
-def _taken(listen: str) -> ConfigError:
-    return ConfigError(
+def _taken(listen: str) -> CannotStart:
+    return CannotStart(
         f"cannot listen on {listen}: the port is taken or the address is not this machine's; "
         "set RANKSCOPE_GATEWAY_LISTEN to another"
     )

@@ -2,7 +2,8 @@
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
-from rankscope_ingest.settings import host_and_port
+from rankscope_ingest.addresses import host_and_port
+from rankscope_ingest.errors import CannotStart
 
 BATCHES = Counter(
     "rankscope_ingest_batches",
@@ -33,7 +34,16 @@ ENTRIES_GONE = Counter("rankscope_ingest_entries_gone", "Pending entries whose d
 
 
 def serve_metrics(listen: str, *, setting: str) -> None:
-    """Serves the process's metrics over HTTP from a daemon thread; an empty address serves none."""
-    if listen:
-        host, port = host_and_port(listen, setting=setting)
+    """Serves the process's metrics over HTTP from a daemon thread; an empty address serves none.
+
+    Raises:
+        ConfigError: Not an address.
+        CannotStart: The port is taken, or the address is not this machine's.
+    """
+    if not listen:
+        return
+    host, port = host_and_port(listen, setting=setting)
+    try:
         start_http_server(port, addr=host)
+    except OSError as error:
+        raise CannotStart(f"cannot listen on {listen}: {error.strerror}; set {setting} to another") from error

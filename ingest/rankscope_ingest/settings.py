@@ -8,11 +8,11 @@ different values; nothing else in this package looks at the environment.
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
-from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rankscope_ingest.addresses import broker_url, store_url
 from rankscope_ingest.errors import ConfigError
 
 PREFIX = "RANKSCOPE_"
@@ -20,10 +20,12 @@ MIB = 2**20
 
 RedisUrl = Annotated[
     SecretStr,
+    AfterValidator(broker_url),
     Field(description="Where the broker answers: redis://host:6379/0, rediss://… or unix:///path/to/socket."),
 ]
 ClickHouseUrl = Annotated[
     SecretStr,
+    AfterValidator(store_url),
     Field(description="Where the store is: http(s)://user:password@host:8123/database, or chdb:///absolute/folder."),
 ]
 LogFormat = Annotated[str, Field(pattern="^(json|text)$", description="Form of the log lines: json or text.")]
@@ -52,8 +54,17 @@ class ServiceSettings(BaseSettings):
         try:
             return cls(**given)
         except ValidationError as error:
-            faults = "; ".join(f"{env_name(str(fault['loc'][0]))}: {fault['msg']}" for fault in error.errors())
-            raise ConfigError(f"cannot use these settings: {faults}") from error
+            faults = "; ".join(
+                f"{env_name(str(fault['loc'][0]))}: {fault['msg'].removeprefix('Value error, ')}"
+                for fault in error.errors()
+            )
+            raise ConfigError(f"cannot use these settings: {faults}") from None  # its text has the values
+
+
+class LogSettings(ServiceSettings):
+    """How a command logs."""
+
+    log_format: LogFormat = "text"
 
 
 class BrokerSettings(ServiceSettings):
@@ -66,7 +77,7 @@ class BrokerSettings(ServiceSettings):
     )
 
 
-class GatewaySettings(ServiceSettings):
+class GatewaySettings(LogSettings):
     """Settings of the gateway."""
 
     redis_url: RedisUrl = DEFAULT_REDIS_URL
@@ -77,10 +88,9 @@ class GatewaySettings(ServiceSettings):
         description="Bytes one of the 16 stream shards may hold before senders are asked to wait.",
     )
     gateway_metrics_listen: MetricsListen = ""
-    log_format: LogFormat = "text"
 
 
-class WriterSettings(ServiceSettings):
+class WriterSettings(LogSettings):
     """Settings of the writer."""
 
     redis_url: RedisUrl = DEFAULT_REDIS_URL
@@ -92,37 +102,14 @@ class WriterSettings(ServiceSettings):
         default=500, ge=0, le=10_000, description="Longest wait in ms for more rows before an insert."
     )
     writer_metrics_listen: MetricsListen = ""
-    log_format: LogFormat = "text"
 
 
-class MigrateSettings(ServiceSettings):
+class MigrateSettings(LogSettings):
     """Settings of `rankscope migrate`."""
 
     clickhouse_url: ClickHouseUrl = DEFAULT_CLICKHOUSE_URL
-    log_format: LogFormat = "text"
 
 
 def env_name(field: str) -> str:
     """The environment variable of a settings field."""
     return PREFIX + field.upper()
-
-
-def host_and_port(listen: str, *, setting: str) -> tuple[str, int]:
-    """Splits `host:port` (IPv6 in brackets).
-
-    Raises:
-        ConfigError: Not of that form.
-    """
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{setting} is {listen!r}; write host:port, for example 127.0.0.1:8471")
-    return host.strip("[]"), int(port)
-
-
-def shown(url: SecretStr) -> str:
-    """A URL fit for messages: without its password."""
-    parts = urlsplit(url.get_secret_value())
-    if parts.password is None:
-        return url.get_secret_value()
-    netloc = parts.netloc.replace(f":{parts.password}@", ":***@")
-    return urlunsplit(parts._replace(netloc=netloc))

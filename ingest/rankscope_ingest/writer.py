@@ -88,7 +88,8 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         stop: Set by the caller to end it in order.
 
     Raises:
-        ConfigError: A setting cannot be used, or the folder is held by another process.
+        ConfigError: A setting cannot be used.
+        CannotStart: The folder is held by another process, or cannot be opened.
         BrokerError: The broker cannot be reached or is unfit at the start.
         StoreError: The store is too old, not migrated or cannot be reached at the start.
     """

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rankscope_ingest import broker
-from rankscope_ingest.errors import BrokerUnavailable, ConfigError
+from rankscope_ingest.errors import BrokerUnavailable, CannotStart, ConfigError
 from tests.ground.processes import Child, alive, descendants, wait_until
 from tests.ingest.waiting import eventually
 
@@ -90,7 +90,7 @@ async def test_a_second_broker_on_the_same_socket_is_refused(socket_path: Path, 
     serving = asyncio.create_task(broker.serve(settings(socket_path, tmp_path / "one"), stop))
     await eventually(lambda: answers(socket_path), watched=serving)
 
-    with pytest.raises(ConfigError, match="another broker answers"):
+    with pytest.raises(CannotStart, match="another broker answers"):
         await broker.serve(settings(socket_path, tmp_path / "two"), asyncio.Event())
     stop.set()
     await serving

@@ -17,8 +17,7 @@ from tests.ingest.batches import Sender
 from tests.ingest.looking import is_drained
 from tests.ingest.waiting import eventually
 
-WRITER = "import typer; from rankscope_ingest.commands import writer; typer.run(writer)"
-MIGRATE = "import typer; from rankscope_ingest.commands import migrate; typer.run(migrate)"
+WRITER = [sys.executable, "-m", "rankscope", "writer"]
 COUNT = """
 import clickhouse_connect, json, sys
 client = clickhouse_connect.get_client(dsn="chdb://" + sys.argv[1])
@@ -42,22 +41,22 @@ def writer(broker: Broker, store: Path, tmp_path: Path) -> Iterator[Child]:
         "RANKSCOPE_MIGRATE": "1",
         "RANKSCOPE_LOG_FORMAT": "json",
     }
-    child = Child([sys.executable, "-c", WRITER], name="writer", folder=tmp_path, environ=environ)
+    child = Child(WRITER, name="writer", folder=tmp_path, environ=environ)
     with broker.client() as client:
         child.await_that(lambda: bool(client.exists(WRITER_CLAIM)), what="hold the shards")
     yield child
     child.stop()
 
 
-def run(program: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True, timeout=120, cwd=cwd
+        [sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=120, cwd=cwd
     )
 
 
 def spans_in(store: Path) -> list[int]:
     """(rows, distinct row keys) of spans in a folder that nobody holds."""
-    done = run(COUNT, str(store), cwd=store)
+    done = run("-c", COUNT, str(store), cwd=store)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -83,7 +82,7 @@ async def test_a_writer_killed_while_it_writes_leaves_every_row_once(
     writer.wait()
 
     again = Child(
-        [sys.executable, "-c", WRITER, "--redis-url", broker.url, "--clickhouse-url", f"chdb://{store}"],
+        [*WRITER, "--redis-url", broker.url, "--clickhouse-url", f"chdb://{store}"],
         name="again",
         folder=tmp_path,
     )
@@ -96,7 +95,7 @@ async def test_a_writer_killed_while_it_writes_leaves_every_row_once(
 
 
 def test_a_folder_that_is_held_names_who_holds_it(writer: Child, store: Path) -> None:
-    done = run(MIGRATE, "--clickhouse-url", f"chdb://{store}")
+    done = run("-m", "rankscope", "migrate", "--clickhouse-url", f"chdb://{store}")
 
     assert done.returncode == 1
     assert f"{store} is held by pid {writer.pid}" in done.stderr

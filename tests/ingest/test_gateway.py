@@ -1,6 +1,7 @@
 """The gateway over gRPC, with a real broker behind it."""
 
 import asyncio
+import socket
 
 import grpc
 import grpc.aio
@@ -8,7 +9,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from rankscope_ingest import gateway
-from rankscope_ingest.errors import BrokerUnavailable, ConfigError
+from rankscope_ingest.errors import BrokerUnavailable, CannotStart
 from rankscope_proto.identity import shard_of
 from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
@@ -208,10 +209,19 @@ async def test_a_busy_port_is_said(broker: Broker) -> None:
     first = asyncio.create_task(gateway.serve(settings, stop))
     await eventually(lambda: answers(port), watched=first)
 
-    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+    with pytest.raises(CannotStart, match=f"cannot listen on 127.0.0.1:{port}"):
         await gateway.serve(settings, asyncio.Event())
     stop.set()
     await first
+
+
+async def test_a_busy_port_for_metrics_is_said(broker: Broker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = {"RANKSCOPE_REDIS_URL": broker.url, "RANKSCOPE_GATEWAY_METRICS_LISTEN": listen}
+
+        with pytest.raises(CannotStart, match=f"cannot listen on {listen}.*RANKSCOPE_GATEWAY_METRICS_LISTEN"):
+            await gateway.serve(settings, asyncio.Event())
 
 
 async def test_a_gateway_without_a_broker_does_not_start() -> None:

@@ -64,10 +64,31 @@ async def test_a_store_that_is_not_there_is_named_without_its_password() -> None
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["ftp://host/db", "chdb://relative/folder", "nonsense"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://u:secret@host/db",
+        "chdb://relative/folder",
+        "chdb:///",
+        "nonsense",
+        "u:secret@host/db",
+        "http:///db",
+        "http://u:secret@127.0.0.1:abc/db",
+        "http://u:secret@127.0.0.1:70000/db",
+        "http://u:secret@127.0.0.1:0/db",
+        "http://u:secret@[::1/db",
+        "http://u:secret@h/db?password=secret",
+        "http://u:secret@h/db#secret",
+        "http://u:secret@h/db/more",
+        "http://u:se/cret@h/db",
+    ],
+)
 async def test_a_url_of_another_kind_is_a_config_error(url: str) -> None:
-    with pytest.raises(ConfigError, match="RANKSCOPE_CLICKHOUSE_URL"):
+    with pytest.raises(ConfigError, match=r"RANKSCOPE_CLICKHOUSE_URL.*write http") as caught:
         await run({"RANKSCOPE_CLICKHOUSE_URL": url})
+
+    assert "secret" not in str(caught.value)
+    assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """Settings: documented, read from what is handed over, named when wrong, secret where they must be."""
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from rankscope_ingest.addresses import host_and_port, shown
 from rankscope_ingest.errors import ConfigError
 from rankscope_ingest.settings import (
     BrokerSettings,
@@ -12,8 +15,6 @@ from rankscope_ingest.settings import (
     ServiceSettings,
     WriterSettings,
     env_name,
-    host_and_port,
-    shown,
 )
 from tests.house.tree import text_of
 
@@ -27,11 +28,11 @@ def test_every_setting_says_what_it_is(settings: type[ServiceSettings]) -> None:
     assert not silent
 
 
-@pytest.mark.parametrize("settings", [GatewaySettings, WriterSettings])
-def test_every_setting_of_a_tier_is_an_option_or_is_documented(settings: type[ServiceSettings]) -> None:
-    commands = text_of("ingest/rankscope_ingest/commands.py") + text_of("ingest/README.md")
+@pytest.mark.parametrize("settings", ALL)
+def test_every_setting_is_documented(settings: type[ServiceSettings]) -> None:
+    documented = set(re.findall(r"`(RANKSCOPE_[A-Z_]+)`", text_of("ingest/README.md")))
 
-    missing = [env_name(name) for name in settings.model_fields if env_name(name) not in commands]
+    missing = {env_name(name) for name in settings.model_fields} - documented
 
     assert not missing
 
@@ -78,12 +79,34 @@ def test_passwords_are_in_no_representation() -> None:
     assert shown(settings.clickhouse_url) == "http://u:***@c/d"
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://h/0?password=hush", "redis://h/0?***"),
+        ("http://u:hu@sh@h/d", "http://u:***@h/d"),
+        ("http://u:hush@[::1/d", "***"),
+        ("u:hush@h/d", "***"),
+        ("http://h:8123/d", "http://h:8123/d"),
+    ],
+)
+def test_a_shown_url_has_no_password_wherever_it_is(url: str, expected: str) -> None:
+    assert shown(SecretStr(url)) == expected
+
+
+@pytest.mark.parametrize("url", ["http://:hush@h", "redis://:hush@h:abc", "redis://:hush@[::1", "unix://", "redis://"])
+def test_a_url_that_names_no_broker_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"RANKSCOPE_REDIS_URL.*write redis://") as caught:
+        GatewaySettings.read({"RANKSCOPE_REDIS_URL": url})
+
+    assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("listen", "expected"), [("127.0.0.1:8471", ("127.0.0.1", 8471)), ("[::1]:1", ("::1", 1))])
 def test_an_address_is_host_and_port(listen: str, expected: tuple[str, int]) -> None:
     assert host_and_port(listen, setting="X") == expected
 
 
-@pytest.mark.parametrize("listen", ["8471", "host:", ":1", "host:port", "host:70000"])
+@pytest.mark.parametrize("listen", ["8471", "host:", ":1", "host:port", "host:70000", "host:²"])
 def test_another_address_is_refused_with_an_example(listen: str) -> None:
     with pytest.raises(ConfigError, match=r"X is .*127\.0\.0\.1:8471"):
         host_and_port(listen, setting="X")
