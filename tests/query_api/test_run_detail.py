@@ -55,6 +55,12 @@ def stack(heartbeat: int, *names: str) -> Row:
     }
 
 
+def heard(store: Store, *, seconds_ago: int) -> None:
+    """Every batch as if it had been received then."""
+    when = f"toUnixTimestamp64Nano(now64(9)) - {seconds_ago * S}"
+    store.client.command(f"ALTER TABLE batches UPDATE received = {when} WHERE 1 SETTINGS mutations_sync = 1")
+
+
 async def test_the_latest_step_is_in_the_detail(api: httpx.AsyncClient) -> None:
     assert (await get(api, RUN))["last_step"] == story.STEPS - 1
     assert (await get(api, f"/api/v1/runs/{story.OTHER_RUN}"))["last_step"] is None
@@ -105,12 +111,13 @@ async def test_a_process_that_fell_silent_without_an_end_reads_as_interrupted_un
 ) -> None:
     writer = Writer(story.RUN, 0)
     insert(own.client, writer.seal(run_info=[RUNNING]))
+    heard(own, seconds_ago=1)
     before = await get(api_of_own, RUN)
-    own.client.command(f"ALTER TABLE batches UPDATE received = received - {90 * S} WHERE 1 SETTINGS mutations_sync = 1")
+    heard(own, seconds_ago=90)
 
     silent = await get(api_of_own, RUN)
     (listed,) = (await get(api_of_own, "/api/v1/runs"))["items"]
-    insert(own.client, writer.seal())
+    heard(own, seconds_ago=1)
     after = await get(api_of_own, RUN)
 
     assert (before["status"], before["silent_since"]) == ("running", None)
@@ -122,7 +129,7 @@ async def test_a_process_that_fell_silent_without_an_end_reads_as_interrupted_un
 async def test_a_process_that_said_its_end_stays_what_it_said(own: Store, api_of_own: httpx.AsyncClient) -> None:
     finished = {**RUNNING, "status": RunStatus.FINISHED.code, "end": START + S}
     insert(own.client, Writer(story.RUN, 0).seal(run_info=[finished]))
-    own.client.command(f"ALTER TABLE batches UPDATE received = received - {90 * S} WHERE 1 SETTINGS mutations_sync = 1")
+    heard(own, seconds_ago=90)
 
     run = await get(api_of_own, RUN)
 

@@ -1,9 +1,18 @@
 """The settings of the query service."""
 
-import pytest
+import re
 
+import pytest
+from pydantic import SecretStr
+
+from rankscope_query_api.app import create_app
+from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.errors import SettingsError
+from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.routes.asking import PREFIX
 from rankscope_query_api.settings import Settings
+from tests.ground.processes import ROOT
 
 
 def test_settings_come_from_the_mapping_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +77,26 @@ def test_an_address_is_read_with_ipv6_in_brackets(listen: str, address: tuple[st
 def test_an_address_that_cannot_be_listened_on_is_refused(listen: str) -> None:
     with pytest.raises(SettingsError, match="RANKSCOPE_QUERY_LISTEN is not usable"):
         Settings.from_environment({"RANKSCOPE_QUERY_LISTEN": listen})
+
+
+def test_the_manual_has_every_setting_with_its_default_and_every_route() -> None:
+    manual = (ROOT / "query_api" / "README.md").read_text()
+    rows = re.findall(r"^\| `(RANKSCOPE_\w+)` \| `?([^`|]+?)`? \|", manual, re.MULTILINE)
+    routes = set(re.findall(r"^\| `([A-Z]+ /\S*)` \|", manual, re.MULTILINE))
+
+    app = create_app(ClickHouseStore(ClickHouse(Settings(), Metrics())), Settings())
+
+    assert dict(rows) == {f"RANKSCOPE_{name.upper()}": _default(name) for name in Settings.model_fields}
+    assert len(rows) == len(Settings.model_fields)
+    assert routes == {
+        f"{method.upper()} {path.removeprefix(PREFIX)}"
+        for path, methods in create_app(ClickHouseStore(ClickHouse(Settings(), Metrics())), Settings())
+        .openapi()["paths"]
+        .items()
+        for method in methods
+    }
+
+
+def _default(name: str) -> str:
+    value = Settings.model_fields[name].default
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)

@@ -46,6 +46,42 @@ def test_a_chained_comparison_says_how_to_write_an_interval() -> None:
     assert rendered("0 < rank < 8").endswith("hint: a comparison joins two values; for an interval write x in 1..7")
 
 
+@pytest.mark.parametrize(
+    ("query", "code", "hint"),
+    [
+        ('tensor.l2 > "a"', "type_mismatch", "write a number, as in 2"),
+        ('exists(tensor.l2) and rank == "0"', "type_mismatch", "leave out the quotes: 0"),
+        ("exists(tensor.l2) and isnan(rank)", "type_mismatch", "every such value is finite: leave the question out"),
+        ("tensor.l2 > 1e999", "out_of_range", "write a value up to 1.79e308"),
+        ("exists(tensor.l2) and step == -2", "out_of_range", "write a value within 0 to 9223372036854775807"),
+        ("tensor.l2 > 1 | top 0 by tensor.l2", "out_of_range", "write how many, as in 10"),
+        ("span.duration > 5parsec", "unknown_unit", "write one of the units, as in 5ms"),
+        ("tensor.l2 >", "unexpected_end", "write what to compare with, as in tensor.l2 > 0"),
+        ("tensor.l2 > 1 |", "unexpected_end", "name a stage behind the last |, or leave it out"),
+        ("(tensor.l2 > 1", "unexpected_end", "close the parenthesis with )"),
+        (
+            "tensor.l2",
+            "unexpected_end",
+            "compare the field with something, as in tensor.l2 > 0, or ask exists(tensor.l2)",
+        ),
+        ("", "unexpected_end", "write a condition, as in tensor.nonfinite_count > 0"),
+        ("sensor.x > 1", "unknown_scope", "did you mean the scope tensor?"),
+        ("sensor.l2 > 1", "unknown_scope", "did you mean tensor.l2?"),
+        ("x.y == 1", "unknown_scope", "write a scope before the dot, as in tensor.l2"),
+        ('span.id == "0"', "unknown_field", "did you mean span.span_id?"),
+        ("gap.foo == 1", "unknown_field", "name one that there is"),
+        ('tensor.role == "gra"', "unknown_word", 'did you mean "grad"?'),
+        ("tensor.l2 in 5..1", "empty_interval", "write the lesser end first"),
+        ('"a', "open_string", 'write " at its end'),
+    ],
+)
+def test_every_error_says_what_to_write(query: str, code: str, hint: str) -> None:
+    with pytest.raises(tql.TqlError) as caught:
+        tql.check(tql.parse(query))
+
+    assert (caught.value.code, caught.value.hint) == (code, hint)
+
+
 def test_an_error_in_one_line_says_where() -> None:
     with pytest.raises(tql.TqlSyntaxError) as caught:
         tql.parse("tensor.l2 = 3")

@@ -153,7 +153,7 @@ class Builder:
             place = place_of(token)
             unit_place = Place(place.start + len(text), place.end, place.line, place.column + len(text))
             near = difflib.get_close_matches(unit, UNITS, n=1, cutoff=0.5)
-            hint = f"did you mean {text}{near[0]}?" if near else ""
+            hint = f"did you mean {text}{near[0]}?" if near else f"write one of the units, as in {text}ms"
             raise TqlSyntaxError("unknown_unit", f"{unit} is no unit", place=unit_place, expected=UNITS, hint=hint)
         return nodes.Number(text, unit, place=place_of(meta))
 

@@ -2,10 +2,11 @@
 
 import datetime as dt
 import decimal
+import difflib
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rankscope.tql import nodes
@@ -17,6 +18,7 @@ from rankscope.tql.words import DURATIONS, SIZES
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,9})(.*)")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SCALE = {"": 1, **DURATIONS, **SIZES}
 _EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
@@ -127,9 +129,14 @@ def _instead(literal: Literal, operand: Operand) -> str:
         Type.TIME: 'write a time as "2026-11-29T12:00:00Z"',
         Type.STRING: f'write it in quotes: "{text_of(literal)}"',
         Type.ID: "write its hexadecimal digits in quotes",
+        Type.SIZE: "write a size, as in 4MiB",
+        Type.BOOL: "write true or false",
     }
-    has_unit = type_of(literal) in {Type.DURATION, Type.SIZE}
-    return hints.get(operand.type, "leave out the unit" if has_unit else "")
+    if type_of(literal) in {Type.DURATION, Type.SIZE}:
+        return hints.get(operand.type, "leave out the unit")
+    if isinstance(literal, nodes.Text) and operand.type in NUMBERS and _NUMBER.fullmatch(literal.value):
+        return f"leave out the quotes: {literal.value}"
+    return hints.get(operand.type, "write a number, as in 2")
 
 
 def _a(kind: Type) -> str:
@@ -138,14 +145,20 @@ def _a(kind: Type) -> str:
 
 def _out_of_range(literal: Literal, operand: Operand, *, allowed: str, hint: str = "") -> TqlTypeError:
     message = f"{text_of(literal)} is out of the range of {name_of(operand)}"
-    return TqlTypeError("out_of_range", message, place=literal.place, expected=(allowed,), hint=hint)
+    return TqlTypeError(
+        "out_of_range",
+        message,
+        place=literal.place,
+        expected=(allowed,),
+        hint=hint or f"write a value within {allowed}",
+    )
 
 
 def _as_float(literal: Signed) -> float:
     value = float(literal.exact)
     if math.isinf(value):
         message = f"{literal} is beyond what a 64-bit float holds"
-        raise TqlTypeError("out_of_range", message, place=literal.place)
+        raise TqlTypeError("out_of_range", message, place=literal.place, hint="write a value up to 1.79e308")
     return value
 
 
@@ -170,7 +183,7 @@ def _integer(literal: Signed, field: Field) -> Constant:
         raise _out_of_range(literal, field, allowed=f"{field.low} to {field.high}", hint=hint)
     if exact != exact.to_integral_value():
         message = f"{literal} is no whole number of ns"
-        raise TqlTypeError("not_whole", message, place=literal.place)
+        raise TqlTypeError("not_whole", message, place=literal.place, hint="write a whole number of ns")
     return Constant(int(exact), field.table)
 
 
@@ -185,8 +198,19 @@ def _word(literal: nodes.Text, field: Field) -> Constant:
     words = {word.value: word.code for word in field.vocabulary}
     if literal.value not in words:
         message = f"{text_of(literal)} is no word of {field.name}"
-        raise TqlTypeError("unknown_word", message, place=literal.place, expected=tuple(words))
+        raise TqlTypeError(
+            "unknown_word",
+            message,
+            place=literal.place,
+            expected=tuple(words),
+            hint=_nearest_word(literal.value, words),
+        )
     return Constant(words[literal.value], "UInt8")
+
+
+def _nearest_word(given: str, words: Iterable[str]) -> str:
+    near = difflib.get_close_matches(given.lower(), list(words), n=1, cutoff=0.5)
+    return f'did you mean "{near[0]}"?' if near else "write one of its words"
 
 
 def _id(literal: nodes.Text, field: Field) -> Constant:
@@ -195,7 +219,9 @@ def _id(literal: nodes.Text, field: Field) -> Constant:
     if not re.fullmatch(f"[0-9a-f]{{{field.id_digits}}}", digits):
         message = f"{text_of(literal)} is no id as {field.name} has it"
         expected = (f"{field.id_digits} hexadecimal digits",)
-        raise TqlTypeError("bad_id", message, place=literal.place, expected=expected)
+        raise TqlTypeError(
+            "bad_id", message, place=literal.place, expected=expected, hint=f"copy it from a {field.name}"
+        )
     if field.absent == 0 and not int(digits, 16):
         message = f"the id 0 stands for a missing {field.name}, and nothing compares with what is missing"
         raise TqlTypeError("out_of_range", message, place=literal.place, hint=f"write missing({field.name})")
@@ -210,7 +236,9 @@ def _time(literal: nodes.Text, field: Field) -> Constant:
     except ValueError as error:
         message = f"{text_of(literal)} is no time"
         shape = '"2026-11-29T12:00:00Z"'
-        raise TqlTypeError("bad_time", message, place=literal.place, expected=(shape,)) from error
+        raise TqlTypeError(
+            "bad_time", message, place=literal.place, expected=(shape,), hint=f"write {shape}"
+        ) from error
     aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     seconds = (aware - _EPOCH) // dt.timedelta(seconds=1)
     value = seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0)

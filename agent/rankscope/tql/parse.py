@@ -48,6 +48,16 @@ _INSTEAD = {
     ";": "a query is one line of stages joined by |",
 }
 
+_ENDINGS = {
+    "a predicate": "write a condition, as in tensor.nonfinite_count > 0",
+    "a comparison": "compare the field with something, as in tensor.l2 > 0, or ask exists(tensor.l2)",
+    "a value": "write what to compare with, as in tensor.l2 > 0",
+    ")": "close the parenthesis with )",
+    "]": "close the list with ]",
+    "}": "close the braces with }",
+}
+"""What to write, by what could stand at the end; the first that fits."""
+
 
 def parse(text: str) -> Query:
     """The syntax tree of a query.
@@ -127,9 +137,20 @@ def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
     hint = _hint(str(token), expected, chained=_is_chained(error))
     if token.type == "$END":
         place = place_at(text, len(text.rstrip()))
+        hint = hint or _ending(text, expected)
         return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected, hint=hint)
     place = place_at(text, token.start_pos or 0, length=len(token))
     return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
+
+
+def _ending(text: str, expected: tuple[str, ...]) -> str:
+    """What to write behind a query that stops in the middle."""
+    if text.rstrip().endswith("|"):
+        return "name a stage behind the last |, or leave it out"
+    for wanted, advice in _ENDINGS.items():
+        if wanted in expected:
+            return advice
+    return f"go on with {expected[0]}" if expected else "write the rest of it"
 
 
 def _no_stage(word: "Token") -> TqlSyntaxError:
@@ -149,7 +170,13 @@ def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntax
     expected = _in_words(error.allowed or set())
     if letter in "\"'":
         place = place_at(text, start, length=len(text) - start)
-        return TqlSyntaxError("open_string", "the string is not closed", place=place, expected=(letter,))
+        return TqlSyntaxError(
+            "open_string",
+            "the string is not closed",
+            place=place,
+            expected=(letter,),
+            hint=f"write {letter} at its end",
+        )
     wrong = next((word for word in ("===", "<>", letter) if text.startswith(word, start)), letter)
     place = place_at(text, start, length=len(wrong))
     hint = _INSTEAD.get(wrong, "")

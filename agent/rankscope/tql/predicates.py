@@ -61,7 +61,8 @@ def _question(node: nodes.Test | nodes.Match | nodes.Contains, resolver: Resolve
     operand = resolver.operand(field, key_type=Type.FLOAT)
     if operand.type is not Type.FLOAT:
         message = f"{node.question}() asks about a float, {name_of(operand)} is of type {operand.type}"
-        raise TqlTypeError("type_mismatch", message, place=node.place)
+        hint = "every such value is finite: leave the question out"
+        raise TqlTypeError("type_mismatch", message, place=node.place, hint=hint)
     return FloatTest(node.question, operand)
 
 
@@ -110,7 +111,7 @@ def _of_two_fields(node: nodes.Comparison, resolver: Resolver) -> Compare:
     left, right = _as_type_of(left, right), _as_type_of(right, left)
     if not _comparable(left, right):
         message = f"{name_of(left)} is of type {left.type}, {name_of(right)} of type {right.type}: they do not compare"
-        raise TqlTypeError("type_mismatch", message, place=node.place)
+        raise TqlTypeError("type_mismatch", message, place=node.place, hint="compare fields of one type")
     _refuse_unordered(left, node)
     return Compare(node.operator, left, right)
 
@@ -149,7 +150,8 @@ def _membership(node: nodes.Membership, resolver: Resolver) -> Condition:
     greatest = constant(high, operand)
     if _is_empty(least, greatest):
         message = f"nothing lies in {text_of(low)}..{text_of(high)}: the first end is the greater"
-        raise TqlTypeError("empty_interval", message, place=node.among.place)
+        hint = "write the lesser end first"
+        raise TqlTypeError("empty_interval", message, place=node.among.place, hint=hint)
     return Between(operand, least, greatest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rankscope.tql import nodes
 from rankscope.tql.checked import Key, Operand
 from rankscope.tql.errors import TqlTypeError, TqlUnsupported
-from rankscope.tql.fields import FIELDS, LATER, MAPS, SCOPES, Entity, Type, nearest, scope_entity
+from rankscope.tql.fields import FIELDS, LATER, MAPS, SCOPES, Entity, Type, nearest, nearest_scope, scope_entity
 from rankscope.tql.formatting import field_text
 
 JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
@@ -61,13 +61,26 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
     later = LATER.get(field.name) or LATER.get(scoped) or LATER.get(field.scope)
     if later:
         raise TqlUnsupported("unsupported", f"{field_text(field)} is not answered yet: {later}", place=field.place)
-    near = field.key if field.key in FIELDS else nearest(field.name)
-    hint = f"did you mean {near}?" if near else ""
     if field.scope and field.scope not in SCOPES:
         known = tuple(sorted(SCOPES))
         message = f"{field.scope} is no scope"
-        raise TqlTypeError("unknown_scope", message, place=field.place, expected=known, hint=hint)
-    raise TqlTypeError("unknown_field", f"there is no field {field_text(field)}", place=field.place, hint=hint)
+        raise TqlTypeError("unknown_scope", message, place=field.place, expected=known, hint=_scope_hint(field))
+    near = field.key if field.key in FIELDS else nearest(field.name)
+    siblings = tuple(name for name in FIELDS if name.rpartition(".")[0] == field.scope)
+    message, hint = (
+        f"there is no field {field_text(field)}",
+        f"did you mean {near}?" if near else "name one that there is",
+    )
+    raise TqlTypeError("unknown_field", message, place=field.place, expected=() if near else siblings, hint=hint)
+
+
+def _scope_hint(field: nodes.FieldRef) -> str:
+    """What to write for a name with a wrong scope: a field only if what follows the dot is like one of its own."""
+    scope = nearest_scope(field.scope)
+    near = field.key if field.key in FIELDS else nearest(f"{scope}.{field.key}" if scope else field.name)
+    if near and (not scope or near.startswith(f"{scope}.") or near == field.key):
+        return f"did you mean {near}?"
+    return f"did you mean the scope {scope}?" if scope else "write a scope before the dot, as in tensor.l2"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

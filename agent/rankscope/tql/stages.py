@@ -161,7 +161,13 @@ def _row_count(number: nodes.Number) -> int:
         fits = int(digits) <= MAX_LIMIT
     if not fits:
         message = f"{format_value(number)} is no number of rows"
-        raise TqlTypeError("out_of_range", message, place=number.place, expected=(f"1 to {MAX_LIMIT}",))
+        raise TqlTypeError(
+            "out_of_range",
+            message,
+            place=number.place,
+            expected=(f"1 to {MAX_LIMIT}",),
+            hint="write how many, as in 10",
+        )
     return int(digits)
 
 

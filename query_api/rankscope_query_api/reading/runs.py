@@ -109,7 +109,7 @@ SELECT
     run_id,
     lower(hex(incarnation)) AS incarnation_hex,
     max(sealed) AS sealed_ns,
-    max(received) AS heard_ns,
+    max(if(received > 0, received, sealed)) AS heard_ns,
     toUnixTimestamp64Nano(now64(9)) - heard_ns AS silent_ns
 FROM batches
 WHERE project = {project:String} AND run_id IN {runs:Array(String)}
