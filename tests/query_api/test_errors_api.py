@@ -109,7 +109,7 @@ async def test_a_database_without_tables_says_how_they_are_made(front_process: F
     assert raised.value.hint == "run `rankscope migrate` once"
 
 
-async def test_a_store_that_is_not_there_is_named_with_its_setting() -> None:
+async def test_a_store_that_is_not_there_is_named_with_its_setting(caplog: pytest.LogCaptureFixture) -> None:
     url = f"http://me:hush@127.0.0.1:{free_port()}/default"
     settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": url})
     store = ClickHouseStore(ClickHouse(settings, Metrics()))
@@ -118,11 +118,15 @@ async def test_a_store_that_is_not_there_is_named_with_its_setting() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as api:
         error = await refused(api, "/readyz", status=503)
         health = await get(api, "/healthz")
+        probed = [record for record in caplog.records if record.levelname == "ERROR"]
+        await refused(api, "/api/v1/runs", status=503)
     await store.close()
 
     assert error["message"] == f"the store at {url.replace('me:hush@', '')} did not answer: Connection refused"
     assert "RANKSCOPE_CLICKHOUSE_URL" in error["hint"]
     assert health["status"] == "ok"
+    assert not probed  # a probe is answered, and nothing failed
+    assert "a request failed" in caplog.text
 
 
 async def test_what_the_service_counts_names_routes_and_no_runs(client: httpx.AsyncClient) -> None:

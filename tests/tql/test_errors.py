@@ -82,6 +82,17 @@ def test_every_error_says_what_to_write(query: str, code: str, hint: str) -> Non
     assert (caught.value.code, caught.value.hint) == (code, hint)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("tensor.l2 > 1 | first 0", "tensor.shape == 1", "select x", "exists(tensor.name) and event.name == 1"),
+        *("(" * 300, 'tensor.name == "\\q"', "5 == 5", "span.name contains 3", "exists(tensor.l2) | order by count"),
+    ],
+)
+def test_no_error_is_without_a_hint(query: str) -> None:
+    assert "\nhint: " in rendered(query)
+
+
 def test_an_error_in_one_line_says_where() -> None:
     with pytest.raises(tql.TqlSyntaxError) as caught:
         tql.parse("tensor.l2 = 3")

@@ -6,6 +6,7 @@ RankscopeError > TqlError > TqlSyntaxError   the text is not a query, or is beyo
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rankscope._root_error import RankscopeError
 
@@ -50,8 +51,10 @@ class TqlError(RankscopeError):
         column: Column of the place, 1-based, in code points.
         length: Length of the place in code points, at least 1.
         expected: What could stand there, in words; may be empty.
-        hint: What to write instead; may be empty.
+        hint: What to write instead; where nothing special is known, what helps with errors of this kind.
     """
+
+    advice: ClassVar[str] = "write it otherwise"
 
     def __init__(
         self, code: str, message: str, *, place: Place = NOWHERE, expected: tuple[str, ...] = (), hint: str = ""
@@ -63,12 +66,11 @@ class TqlError(RankscopeError):
         self.column = place.column
         self.length = place.length
         self.expected = expected
-        self.hint = hint
+        self.hint = hint or ("write what is expected there" if expected else self.advice)
 
     def __str__(self) -> str:
         """Message, place and hint in one line; `render` shows it under the text."""
-        where = f"{self.message} (line {self.line}, column {self.column})"
-        return f"{where}; {self.hint}" if self.hint else where
+        return f"{self.message} (line {self.line}, column {self.column}); {self.hint}"
 
     def render(self, text: str) -> str:
         """The error under the line of the query that it is about, with a caret; always printable as UTF-8.
@@ -83,18 +85,23 @@ class TqlError(RankscopeError):
         parts = [self.message, f"  {shown}", f"  {before}{carets}"]
         if self.expected:
             parts.append(f"expected: {', '.join(self.expected)}")
-        if self.hint:
-            parts.append(f"hint: {self.hint}")
+        parts.append(f"hint: {self.hint}")
         return "\n".join(parts).encode(errors="replace").decode()
 
 
 class TqlSyntaxError(TqlError):
     """The text is not a query, or is beyond a limit on its size."""
 
+    advice = "write a shorter and simpler query"
+
 
 class TqlTypeError(TqlError):
     """A query whose fields, types, units or ranges do not fit."""
 
+    advice = "name a field or a value that fits there"
+
 
 class TqlUnsupported(TqlError):  # noqa: N818 -- not a fault of the query
     """Part of the language, but not answered by this version."""
+
+    advice = "leave it out and sort the rows that come by hand"
