@@ -101,7 +101,7 @@ class _Range:
         """Whether a value is within the bounds."""
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
-    def holds_all(self, values: list[int]) -> bool:
+    def holds_all(self, values: Column) -> bool:
         """Whether every value is within the bounds; at least one value."""
         if _is_constant(values):
             return self.holds(values[0])
@@ -216,13 +216,13 @@ def _range_of(field: Field) -> _Range | None:
     return None if low is None and high is None else _Range(field.name, low, high, field.optional)
 
 
-def _is_constant(values: list[int]) -> bool:
+def _is_constant(values: Column) -> bool:
     """Whether all are the same; looks at three of them before it looks at all."""
     first = values[0]
     return first == values[len(values) // 2] == values[-1] and values.count(first) == len(values)
 
 
-def _are_bytes(values: list[int]) -> bool:
+def _are_bytes(values: Column) -> bool:
     """Whether all are 0 to 255; none is negative."""
     try:
         bytes(values)

@@ -78,14 +78,11 @@ def gateway(
     _run(serve, options)
 
 
-def writer(  # noqa: PLR0913 - one for each option
+def writer(
     redis_url: RedisUrlOption = REDIS_URL,
     clickhouse_url: ClickHouseUrlOption = CLICKHOUSE_URL,
     *,
     migrate: Annotated[bool, typer.Option(envvar="RANKSCOPE_MIGRATE", help=_help(WriterSettings, "migrate"))] = False,
-    linger_ms: Annotated[
-        int, typer.Option(envvar="RANKSCOPE_LINGER_MS", help=_help(WriterSettings, "linger_ms"))
-    ] = 500,
     metrics_listen: Annotated[
         str,
         typer.Option(envvar="RANKSCOPE_WRITER_METRICS_LISTEN", help=_help(WriterSettings, "writer_metrics_listen")),
@@ -100,7 +97,6 @@ def writer(  # noqa: PLR0913 - one for each option
         "redis_url": redis_url,
         "clickhouse_url": clickhouse_url,
         "migrate": str(migrate),
-        "linger_ms": str(linger_ms),
         "writer_metrics_listen": metrics_listen,
         "log_format": "json" if as_json else log_format,
     }

@@ -30,19 +30,19 @@ def reason_of(data: bytes, kind: Descriptor, *, field: str) -> Refused:
         message = same_in_bytes.FromString(data)
     except DecodeError:
         return unknown
-    for name, index, value in _texts(message, "", texts):
+    for name, index, value in _texts(message, "", within=texts):
         if not _is_utf8(value):
             return Refused(name, f"not UTF-8 at {index}: {value[:40]!r}")
     return unknown
 
 
-def _texts(message: Message, prefix: str, texts: frozenset[str]) -> Iterator[tuple[str, int, bytes]]:
+def _texts(message: Message, prefix: str, *, within: frozenset[str]) -> Iterator[tuple[str, int, bytes]]:
     """(field, index, bytes) of everything in a message that the real schema calls a string."""
     for field, value in message.ListFields():
         name = prefix + field.name
         if field.type == FieldDescriptor.TYPE_MESSAGE:
-            yield from _texts(value, f"{name}.", texts)
-        elif field.full_name in texts:
+            yield from _texts(value, f"{name}.", within=within)
+        elif field.full_name in within:
             found: Sequence[bytes] = [value] if isinstance(value, bytes) else value
             yield from ((name, index, text) for index, text in enumerate(found))
 

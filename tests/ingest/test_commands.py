@@ -53,7 +53,7 @@ WRONG: list[tuple[str, ...]] = [
     ("gateway", "--listen", "nowhere"),
     ("gateway", "--log-format", "xml"),
     ("gateway", "--redis-url", "redis://:secret@127.0.0.1:port"),
-    ("writer", "--linger-ms", "-1"),
+    ("writer", "--redis-url", "redis://:secret@[::1"),
     ("writer", "--clickhouse-url", "http://u:secret@[::1/d"),
     ("migrate", "--clickhouse-url", "http://u:secret@127.0.0.1:abc/d"),
     ("migrate", "--clickhouse-url", "ftp://u:secret@h/d"),
