@@ -27,8 +27,7 @@ _COUNT_FROM = 128 * KIB
 
 _WORD_LIMITS = {
     **dict.fromkeys(("name", "thread_id", "rollout_id"), 512),
-    **dict.fromkeys(("attribute_keys", "attribute_values", "number_keys", "metric_keys"), 32 * KIB),
-    **dict.fromkeys(("fact_keys", "fact_values", "tags"), 32 * KIB),
+    "attribute_values": 32 * KIB,
 }
 
 _BYTE = 255
