@@ -31,6 +31,11 @@ class Answer:
         """The one JSON document on stderr."""
         return json.loads(self.stderr)
 
+    @property
+    def last_error(self) -> Any:
+        """The error of a tier: the last line of stderr, after its log and what gRPC's core says there."""
+        return json.loads(self.stderr.splitlines()[-1])
+
 
 def rankscope(*arguments: str, home: Path, environ: Mapping[str, str] | None = None) -> Answer:
     """`rankscope ARGUMENT...` with its data folder at `home`."""

@@ -101,17 +101,27 @@ def test_json_before_the_command_is_a_wrong_call_that_says_where_it_goes(tmp_pat
     assert "after the command" in answer.error["message"]
 
 
-@pytest.mark.parametrize("command", TIERS)
-def test_a_tier_with_a_wrong_setting_is_status_2_and_json_when_asked(command: str, tmp_path: Path) -> None:
-    wrong = {"RANKSCOPE_LOG_FORMAT": "xml"}
+@pytest.mark.parametrize(
+    ("command", "variable"),
+    [
+        ("gateway", "RANKSCOPE_GATEWAY_LISTEN"),
+        ("writer", "RANKSCOPE_CLICKHOUSE_URL"),
+        ("query-service", "RANKSCOPE_CLICKHOUSE_URL"),
+        ("migrate", "RANKSCOPE_CLICKHOUSE_URL"),
+    ],
+)
+def test_a_tier_with_a_wrong_setting_is_status_2_and_json_when_asked(
+    command: str, variable: str, tmp_path: Path
+) -> None:
+    wrong = {variable: "ftp://nowhere"}
 
     by_option = rankscope(command, "--json", home=tmp_path, environ=wrong)
     by_variable = rankscope(command, home=tmp_path, environ=wrong | {"RANKSCOPE_JSON": "1"})
 
     assert (by_option.status, by_variable.status) == (2, 2)
-    assert "xml" in by_option.error["message"]
-    assert by_variable.error == by_option.error
-    assert set(by_option.error) == {"code", "message", "hint", "position", "expected"}
+    assert variable in by_option.last_error["message"]
+    assert by_variable.last_error == by_option.last_error
+    assert set(by_option.last_error) == {"code", "message", "hint", "position", "expected"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +140,7 @@ def test_a_tier_whose_port_is_busy_is_status_1_and_names_it(
         answer = rankscope(command, "--json", home=tmp_path, environ=environ)
 
     assert answer.status == 1
-    assert str(port) in answer.error["message"]
+    assert str(port) in answer.last_error["message"]
 
 
 def test_with_json_an_error_is_one_document_on_stderr(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import typer
@@ -70,12 +70,18 @@ def _usage_error(error: Exception) -> WrongCallError:
 
 def _only_ours(group: BaseExceptionGroup[BaseException]) -> RankscopeError:
     """The first error of a tier's tasks; with a foreign one among them the group goes on: that is a fault of ours."""
-    if group.subgroup(lambda error: not isinstance(error, RankscopeError)):
-        raise group
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return cast("RankscopeError", first)
+    errors = list(_leaves(group))
+    if isinstance(errors[0], RankscopeError) and all(isinstance(error, RankscopeError) for error in errors):
+        return errors[0]
+    raise group
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+        yield from _leaves(inner)
 
 
 def _swallow_the_rest() -> None:
