@@ -1,7 +1,6 @@
 """Text of any length: it is cut where it is too long, and no row takes others with it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -25,13 +24,17 @@ EXPANDED_BYTES = 32 * 2**20
 def expanded(batch: Batch) -> int:
     """Bytes of a batch's text, each written out wherever it is said."""
     words = [len(text.encode()) for text in batch.strings]
-    columns: Iterator[Iterable[int]] = (
-        getattr(getattr(batch, section.name), field.name)
+    columns = (
+        _indexes(getattr(batch, section.name), field.name)
         for section in SECTIONS
         for field in section.fields
         if field.wire is Wire.DICT
     )
     return sum(words[index] for column in columns for index in column)
+
+
+def _indexes(message: object, name: str, /) -> list[int]:
+    return list(getattr(message, name))
 
 
 def assert_all_acceptable(exporter: MemoryExporter) -> None:
