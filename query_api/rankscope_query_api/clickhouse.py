@@ -29,7 +29,7 @@ from rankscope_query_api.errors import (
 )
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
-from rankscope_query_api.store import Table, Value
+from rankscope_query_api.values import Table, Value
 
 _LIMIT_CODES = frozenset({158, 159, 160, 241, 307, 396})
 """Too many rows, too slow, too much memory, too many bytes: the limits of the handle."""

@@ -9,7 +9,7 @@ from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.runs import ClickHouseRuns
 from rankscope_query_api.reading.spans import ClickHouseSpans
 from rankscope_query_api.reading.tensors import ClickHouseTensors
-from rankscope_query_api.store import Table, TraceStore, Value
+from rankscope_query_api.values import Table, Value
 
 FITNESS = """
 SELECT version() AS version, groupArray(name) AS names FROM system.tables
@@ -51,4 +51,6 @@ class ClickHouseStore:
 
 
 if TYPE_CHECKING:
+    from rankscope_query_api.store import TraceStore
+
     _conforms: Callable[[ClickHouse], TraceStore] = ClickHouseStore

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankscope_proto.columns import SECTIONS
-from rankscope_query_api.store import LedgerEntry
+from rankscope_query_api.values import LedgerEntry
 
 LASTING = tuple(section for section in SECTIONS if not section.expires)
 """The sections that can be asked: rows of the others vanish with time, so their absence proves nothing."""

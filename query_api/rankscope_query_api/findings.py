@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import pi, sin
 from statistics import median
 
-from rankscope_query_api.store import StepTimes
+from rankscope_query_api.values import StepTimes
 
 OWN_PHASES = ("input", "forward", "optimizer")
 """Phases in which a rank waits for nobody."""

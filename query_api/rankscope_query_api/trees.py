@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rankscope_proto.names import Phase
-from rankscope_query_api.store import PathTotal
+from rankscope_query_api.values import PathTotal
 
 _SHOWN_RANKS = 100
 """Missing ranks listed at one path; the step's own list is whole."""

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope_query_api.store import StepTimes
+from rankscope_query_api.values import StepTimes
 
 MS = 1_000_000
 

@@ -11,7 +11,7 @@ from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.completeness import balances, faults
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
-from rankscope_query_api.store import LedgerEntry, RunKey
+from rankscope_query_api.values import LedgerEntry, RunKey
 from tests.ground.stores import Store
 from tests.proto.batches import insert, migrate
 from tests.query_api.batches import START, Row, Writer

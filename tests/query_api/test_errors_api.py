@@ -9,7 +9,7 @@ from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.errors import LimitExceededError, StoreUnavailableError
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
-from rankscope_query_api.store import RunKey
+from rankscope_query_api.values import RunKey
 from tests.ground.processes import free_port
 from tests.ground.stores import FrontProcess, Store
 from tests.query_api import story

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rankscope_query_api.findings import Straggler, find_straggler
-from rankscope_query_api.store import StepTimes
+from rankscope_query_api.values import StepTimes
 from tests.query_api.noise import LOUD, MS, Fault, Noise, training
 
 QUIET = Noise(sigma=0.05, drift=0.0, spikes=0.0, slow_steps=0.0)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope_query_api.store import PathTotal
 from rankscope_query_api.trees import build_forest, merge_step
+from rankscope_query_api.values import PathTotal
 
 
 def test_children_follow_their_parents_in_row_order() -> None:

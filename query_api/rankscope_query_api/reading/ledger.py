@@ -11,7 +11,7 @@ from typing import Any
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import EventKind, GapClass, ProcessRole
 from rankscope_query_api.clickhouse import ClickHouse
-from rankscope_query_api.store import LedgerEntry, Record, RunKey
+from rankscope_query_api.values import LedgerEntry, Record, RunKey
 
 _SUMS = ", ".join(
     f"max(emitted_{section.name}) AS emitted_{section.name}_max, sum(rows_{section.name}) AS rows_{section.name}_sum"

@@ -10,7 +10,7 @@ from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import SPAN_FLAGS, EventKind, GapClass, ProcessRole, RunStatus, Severity
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import ClickHouse
-from rankscope_query_api.store import Launch, Process, Record, RunKey, RunSummary, Slice
+from rankscope_query_api.values import Launch, Process, Record, RunKey, RunSummary, Slice
 
 _MAX_INT64 = 2**63 - 1
 

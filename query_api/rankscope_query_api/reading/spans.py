@@ -13,17 +13,7 @@ from collections.abc import Mapping, Sequence
 from rankscope_proto.names import SPAN_FLAGS, Phase, SpanStatus
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import ClickHouse
-from rankscope_query_api.store import (
-    PathTotal,
-    Record,
-    RunKey,
-    Slice,
-    SpanEdges,
-    SpanFilter,
-    StepTimes,
-    Table,
-    Value,
-)
+from rankscope_query_api.values import PathTotal, Record, RunKey, Slice, SpanEdges, SpanFilter, StepTimes, Table, Value
 
 _IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"

@@ -5,7 +5,7 @@
 
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import ClickHouse
-from rankscope_query_api.store import Record, RunKey, Slice, TensorFilter, Value
+from rankscope_query_api.values import Record, RunKey, Slice, TensorFilter, Value
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 

@@ -7,7 +7,8 @@ from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, unknown
-from rankscope_query_api.store import Launch, RunKey, TraceStore
+from rankscope_query_api.store import TraceStore
+from rankscope_query_api.values import Launch, RunKey
 
 PREFIX = "/api/v1"
 """Where every route begins; of a router itself, so that the template a request is counted under is whole."""

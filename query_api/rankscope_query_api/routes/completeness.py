@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.completeness import balances, faults
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launches_of, store_of
-from rankscope_query_api.store import LedgerEntry, RunKey
+from rankscope_query_api.values import LedgerEntry, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
 

@@ -13,7 +13,8 @@ from rankscope_query_api.findings import Straggler, find_straggler
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.routes.tql import TqlBody, answered, compiled_query
-from rankscope_query_api.store import Record, RunKey, TraceStore
+from rankscope_query_api.store import TraceStore
+from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 

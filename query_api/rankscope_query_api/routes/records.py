@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rankscope_proto.columns import TENSOR_STATS
 from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role, Severity, SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, moment
-from rankscope_query_api.store import Record
+from rankscope_query_api.values import Record
 
 STATISTICS = tuple(
     field.name

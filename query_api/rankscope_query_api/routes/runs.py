@@ -15,7 +15,8 @@ from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of,
 from rankscope_query_api.errors import unknown
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
 from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json
-from rankscope_query_api.store import POINT_KEY, RUN_KEY, Launch, Process, Record, RunKey, RunSummary, TraceStore
+from rankscope_query_api.store import POINT_KEY, RUN_KEY, TraceStore
+from rankscope_query_api.values import Launch, Process, Record, RunKey, RunSummary
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
 

@@ -22,8 +22,9 @@ from rankscope_query_api.routes.asking import (
     store_of,
 )
 from rankscope_query_api.routes.records import gap_json, span_hex, trace_hex
-from rankscope_query_api.store import STEP_KEY, Launch, Record, RunKey, Table, TraceStore
+from rankscope_query_api.store import STEP_KEY, TraceStore
 from rankscope_query_api.trees import Forest, MergedNode, RankStep, build_forest, merge_step
+from rankscope_query_api.values import Launch, Record, RunKey, Table
 
 router = APIRouter(prefix=PREFIX, tags=["steps"])
 

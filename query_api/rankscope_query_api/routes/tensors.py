@@ -10,7 +10,8 @@ from rankscope_proto.names import Role
 from rankscope_query_api.answers import Page, cursor, json_answer, key_of
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, code_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json, tensor_json
-from rankscope_query_api.store import TENSOR_KEY, RunKey, TensorFilter
+from rankscope_query_api.store import TENSOR_KEY
+from rankscope_query_api.values import RunKey, TensorFilter
 
 router = APIRouter(prefix=PREFIX, tags=["tensors"])
 

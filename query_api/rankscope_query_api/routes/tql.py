@@ -13,8 +13,9 @@ from rankscope_query_api.answers import Page, json_answer
 from rankscope_query_api.errors import InvalidQueryError, Position
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.store import Record, RunKey, TraceStore
+from rankscope_query_api.store import TraceStore
 from rankscope_query_api.tql_sql.compile import Compiled, compile_query
+from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["tql"])
 

@@ -13,8 +13,9 @@ from rankscope_query_api.answers import Json, Key, Page, cursor, json_answer, ke
 from rankscope_query_api.errors import NotFoundError, unknown
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, TraceId, code_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json, span_json, trace_hex
-from rankscope_query_api.store import TRACE_KEY, Record, RunKey, SpanFilter, TraceStore
+from rankscope_query_api.store import TRACE_KEY, TraceStore
 from rankscope_query_api.trees import Forest, build_forest
+from rankscope_query_api.values import Record, RunKey, SpanFilter
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 

@@ -1,0 +1,262 @@
+"""What a store is asked with and what it answers: plain values, which know neither SQL nor JSON.
+
+They are what passes between the routes, the arithmetic in the middle and the statements; all are immutable.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from rankscope_query_api.answers import Key
+
+Value: TypeAlias = str | int | float | Sequence[str] | Sequence[int]
+"""What a bound parameter may be."""
+
+Record: TypeAlias = dict[str, Any]
+"""One row by column name, where the columns come from the declaration in `rankscope_proto.columns`."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The answer to one statement, by columns.
+
+    Attributes:
+        names: Names of the columns.
+        columns: Their values, all equally long.
+    """
+
+    names: Sequence[str]
+    columns: Sequence[Sequence[Any]]
+
+    def records(self) -> list[Record]:
+        """The rows as dictionaries by column name, in order."""
+        return [dict(zip(self.names, row, strict=True)) for row in zip(*self.columns, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Generic[Item]):
+    """Some rows of an ordered list.
+
+    Attributes:
+        items: The rows.
+        total: Rows of the whole list.
+        next: Key of the last row; None: the list ends here.
+    """
+
+    items: Sequence[Item]
+    total: int
+    next: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """A run, and the project whose it is."""
+
+    project: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What one process last said of its run.
+
+    Attributes:
+        run_id: The run.
+        launch_id: 32 hex digits.
+        incarnation: 32 hex digits.
+        rank: Global rank; -1: none.
+        process_role: A word of `ProcessRole`.
+        node: Host name.
+        status: A word of `RunStatus`.
+        name: Name of the run, for people.
+        config: JSON object as text; empty: none.
+        command: Command line.
+        tags: Tags of the run.
+        facts: Host facts.
+        started_ns: When it joined, ns since the epoch.
+        ended_ns: When it left; None: it has not, as far as is known.
+        sealed_ns: When it sealed its last batch, by its own clock.
+        heard_ns: When its last batch was received, by the receiver's clock.
+        silent_ns: Time since then, in ns.
+    """
+
+    run_id: str
+    launch_id: str
+    incarnation: str
+    rank: int
+    process_role: str
+    node: str
+    status: str
+    name: str
+    config: str
+    command: str
+    tags: Sequence[str]
+    facts: Mapping[str, str]
+    started_ns: int
+    ended_ns: int | None
+    sealed_ns: int
+    heard_ns: int
+    silent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run as the ledger knows it: batches arrive before any word about the run does."""
+
+    run_id: str
+    started_ns: int
+    updated_ns: int
+    world_size: int
+    ranks: int
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start of a run.
+
+    Attributes:
+        launch_id: 32 hex digits.
+        attempt: Its ordinal by time of the first batch, from 0.
+        started_ns: Sealing time of its first batch.
+        updated_ns: Sealing time of its last batch.
+        world_size: Ranks it should have.
+        ranks: Ranks whose trainers were heard, ascending.
+        rows: Stored rows by section.
+    """
+
+    launch_id: str
+    attempt: int
+    started_ns: int
+    updated_ns: int
+    world_size: int
+    ranks: Sequence[int]
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFilter:
+    """Which spans are meant; a None does not restrict.
+
+    Attributes:
+        kind: Code of a `SpanKind`.
+        status: Code of a `SpanStatus`.
+        step: Optimizer step or episode.
+        rank: Global rank.
+        terms: Each must occur, whatever its case, in a name, label or preview of the span.
+    """
+
+    kind: int | None = None
+    status: int | None = None
+    step: int | None = None
+    rank: int | None = None
+    terms: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFilter:
+    """Which rows of `tensor_stats` are meant; a None does not restrict.
+
+    Attributes:
+        path: A tensor, or a module: its own tensors and all below it.
+        step: Optimizer step.
+        rank: Global rank.
+        role: Code of a `Role`.
+    """
+
+    path: str | None = None
+    step: int | None = None
+    rank: int | None = None
+    role: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEdges:
+    """The skeleton of a tree, by columns: one entry per stored span, ordered by (start, span_id)."""
+
+    span_id: Sequence[int] = field(default_factory=list[int])
+    parent_span_id: Sequence[int] = field(default_factory=list[int])
+    start_ns: Sequence[int] = field(default_factory=list[int])
+
+
+@dataclass(frozen=True, slots=True)
+class PathTotal:
+    """What one rank did at one path within a step.
+
+    Attributes:
+        rank: Global rank.
+        path: Names from the root, joined by '/'.
+        name: Last name of the path, unescaped.
+        kind: Code of a `SpanKind`.
+        phase: Code of a `Phase`; 0: none.
+        count: Spans there, each counted once.
+        copies: Rows there; more than `count` where a span is stored twice.
+        errors: Spans that ended in an error.
+        duration_ns: Sum of their durations; may be negative where a clock lied.
+        start_ns: Earliest start.
+        node: Host name.
+        processes: Incarnations that wrote them; more than 1: two trainers had this rank.
+    """
+
+    rank: int
+    path: str
+    name: str
+    kind: int
+    phase: int
+    count: int
+    copies: int
+    errors: int
+    duration_ns: int
+    start_ns: int
+    node: str
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """One rank's times in one step, in ns; a phase that was not traced is 0."""
+
+    step: int
+    rank: int
+    total_ns: int
+    input_ns: int
+    forward_ns: int
+    backward_ns: int
+    optimizer_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What the ledger and the tables say of one incarnation.
+
+    Attributes:
+        incarnation: 32 hex digits.
+        launch_id: 32 hex digits.
+        rank: Global rank; -1: none.
+        process_role: A word of `ProcessRole`.
+        batches: Rows of the ledger.
+        distinct: Distinct batch numbers among them.
+        last_seq: Greatest batch number.
+        missing: Ranges of batch numbers (first, last) that are not there, the first 20.
+        emitted: Rows emitted by section, as the last batch says.
+        recorded: Rows the ledger's batches hold, by section.
+        stored: Rows the tables hold, by section.
+        lost: Rows declared lost, by section.
+        ended: Whether the end of its stream was seen.
+    """
+
+    incarnation: str
+    launch_id: str
+    rank: int
+    process_role: str
+    batches: int
+    distinct: int
+    last_seq: int
+    missing: Sequence[tuple[int, int]]
+    emitted: Mapping[str, int]
+    recorded: Mapping[str, int]
+    stored: Mapping[str, int]
+    lost: Mapping[str, int]
+    ended: bool
