@@ -4,7 +4,8 @@ import pytest
 
 from rankscope.cli._columns import laid_out
 from rankscope.cli._health import state_lines, state_of
-from rankscope.cli._output import caret, cell, duration, plural, table
+from rankscope.cli._output import caret, cell, duration, plural, printable, table
+from rankscope.cli._trace import span_lines
 from rankscope.cli._tree import bar, branches
 
 
@@ -74,6 +75,38 @@ def test_a_caret_stands_under_the_place() -> None:
 
 def test_an_error_without_a_place_shows_none() -> None:
     assert caret("rank", {"position": None, "expected": None}) == []
+
+
+TITLE = "\x1b]0;owned\x07"
+"""Sets a terminal's title; others write into its clipboard."""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (TITLE, "\\u001b]0;owned\\u0007"),
+        ("\x9b2Ja\nb\r\x7f", "\\u009b2Ja\\u000ab\\u000d\\u007f"),
+        ("\u202eabc\u2069", "\\u202eabc\\u2069"),
+        ("\ud800", "\\ud800"),
+        ("größe 層 ±\u200d", "größe 層 ±\u200d"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown_escaped_and_all_else_as_it_is(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_a_name_cannot_reach_the_terminal_nor_break_a_line() -> None:
+    name = f"{TITLE}\nforged"
+
+    lines = [
+        *table([{name: name}, {name: [name]}], [name]),
+        *span_lines([{"name": name, "depth": 0, "duration_ns": 1}]),
+        *caret(f"x {TITLE} == 1", {"position": {"line": 1, "column": 3, "length": len(TITLE)}}),
+    ]
+
+    assert not [character for line in lines for character in line if not character.isprintable()]
+    assert len(lines) == 6
+    assert lines[-1].count("^") == len(printable(TITLE))
 
 
 def test_one_is_singular() -> None:

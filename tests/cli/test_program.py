@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli._program import ORDER
-from tests.cli.programs import rankscope, without_modules
+from tests.cli.programs import rankscope, run, without_modules
 from tests.ground.brokers import Broker
 from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
@@ -237,6 +237,38 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
     )
 
     assert not done.stderr
+
+
+FULL = ("/dev/full", "No space left on device")
+CLOSED = ("&-", "stdout is closed")
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        ("doctor", FULL),
+        ("doctor --json", FULL),
+        ("--help", FULL),
+        ("doctor", CLOSED),
+        ("doctor --json", CLOSED),
+    ],
+)
+def test_an_answer_with_nowhere_to_go_is_one_line_on_stderr_and_status_1(
+    command: str, where: tuple[str, str], tmp_path: Path
+) -> None:
+    stdout, why = where
+
+    answer = run(["bash", "-c", f"'{sys.executable}' -m rankscope {command} >{stdout}"], home=tmp_path)
+
+    (line,) = answer.stderr.splitlines()
+    assert answer.status == 1
+    assert why in line
+
+
+def test_an_error_with_nowhere_to_go_still_has_its_status(tmp_path: Path) -> None:
+    answer = run(["bash", "-c", f"'{sys.executable}' -m rankscope runs 2>/dev/full"], home=tmp_path)
+
+    assert answer.status == 3
 
 
 def test_without_a_home_the_data_folder_is_a_temporary_one_of_this_user(tmp_path: Path) -> None:

@@ -33,6 +33,12 @@ class NotThereError(UpError):
     code = "not_found"
 
 
+class OutputLostError(UpError):
+    """The answer has nowhere to go: stdout is closed, or on a disk that is full."""
+
+    code = "output_lost"
+
+
 class QueryRefusedError(UpError):
     """The query service refused a query's text; carries the text, so that the place can be shown."""
 

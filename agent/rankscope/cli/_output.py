@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,19 +11,35 @@ from typing import Any
 import typer
 
 from rankscope._version import __version__
-from rankscope.cli._errors import QueryRefusedError, as_json, hint_of
+from rankscope.cli._errors import OutputLostError, QueryRefusedError, as_json, hint_of
 from rankscope.errors import RankscopeError
 
 COLUMN_LIMIT = 44
 """Wider cells are cut in tables; `--json` has all of them."""
 
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys instead of showing: controls (ESC and the one-byte CSI and OSC among them), line and
+paragraph separators, what turns the direction of writing; and lone surrogates, which no terminal takes."""
+
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 
 
 def say(line: str = "") -> None:
-    """One line on stdout, at once: what reads a pipe should not wait for a full buffer."""
-    typer.echo(line)
-    sys.stdout.flush()
+    """Text on stdout, at once: what reads a pipe should not wait for a full buffer.
+
+    Raises:
+        BrokenPipeError: the reader is gone.
+        OutputLostError: stdout cannot be written.
+    """
+    if sys.stdout is None:
+        raise OutputLostError("stdout is closed")
+    try:
+        typer.echo(_printable_lines(line))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLostError(f"stdout cannot be written: {error.strerror or error}") from error
 
 
 def say_json(document: object) -> None:
@@ -37,7 +54,7 @@ def version_line() -> str:
 
 def say_aside(line: str) -> None:
     """A remark on stderr, which no program reads as the answer."""
-    typer.echo(line, err=True)
+    typer.echo(_printable_lines(line), err=True)
 
 
 def say_warnings(answer: Mapping[str, Any]) -> None:
@@ -56,7 +73,7 @@ def say_rest(answer: Mapping[str, Any]) -> None:
 
 def say_error(error: RankscopeError, *, as_json: bool) -> None:
     """An error on stderr, as text or as one JSON document."""
-    typer.echo(_error_document(error) if as_json else _error_text(error), err=True)
+    say_aside(_error_document(error) if as_json else _error_text(error))
 
 
 def _error_document(error: RankscopeError) -> str:
@@ -80,15 +97,32 @@ def caret(text: str, error: Mapping[str, Any]) -> list[str]:
     if position:
         number, column = int(position["line"]), int(position["column"])
         shown = (text.splitlines() or [""])[max(0, number - 1) :][:1] or [""]
-        lines += [f"  {shown[0]}", "  " + " " * (column - 1) + "^" * max(1, int(position.get("length") or 1))]
+        before, at = shown[0][: column - 1], shown[0][column - 1 :]
+        width = len(printable(at[: max(1, int(position.get("length") or 1))])) or 1
+        lines += [f"  {printable(shown[0])}", "  " + " " * len(printable(before)) + "^" * width]
     if error.get("expected"):
         lines.append(f"expected: {', '.join(map(str, error['expected']))}")
     return lines
 
 
+def printable(text: str) -> str:
+    r"""One line that a terminal shows and does not obey: names come from whoever sent a span.
+
+    Each such character becomes its JSON escape, as \u001b, which in a JSON document means the same.
+    """
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """Rows as aligned text under their column names."""
-    cells = [list(columns), *([cell(row.get(column)) for column in columns] for row in rows)]
+    cells = [
+        [printable(column) for column in columns],
+        *([cell(row.get(column)) for column in columns] for row in rows),
+    ]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
@@ -100,6 +134,7 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+    text = printable(text)
     return text if len(text) <= COLUMN_LIMIT else text[: COLUMN_LIMIT - 1] + "…"
 
 

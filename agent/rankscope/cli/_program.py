@@ -11,9 +11,10 @@ import typer
 
 from rankscope.cli import _doctor, _read, _services, _summary, _trace, _up
 from rankscope.cli._app import app
-from rankscope.cli._errors import FAILED, INTERRUPTED, USAGE, WrongCallError, status_of
+from rankscope.cli._errors import FAILED, INTERRUPTED, USAGE, OutputLostError, WrongCallError, status_of
 from rankscope.cli._output import say_error
 from rankscope.errors import RankscopeError
+from rankscope.up import UpError
 
 COMMANDS = (_summary, _up, _read, _trace, _doctor, _services)
 """The modules whose commands `app` has because they are imported."""
@@ -44,22 +45,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     app.registered_commands.sort(key=lambda command: ORDER.index(command.name or ""))
     try:
         answer: object = app(words, prog_name="rankscope", standalone_mode=False)
-    except BrokenPipeError:
-        _swallow_the_rest()
-        return FAILED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except UsageError as error:
         say_error(_usage_error(error), as_json=as_json)
         return USAGE
-    except RankscopeError as error:
-        say_error(error, as_json=as_json)
-        return status_of(error)
+    except (RankscopeError, OSError) as error:
+        return _failed(error, as_json=as_json)
     except BaseExceptionGroup as group:
-        error = _only_ours(group)
-        say_error(error, as_json=as_json)
-        return status_of(error)
+        return _failed(_only_told(group), as_json=as_json)
     return answer if isinstance(answer, int) else 0
+
+
+def _failed(error: RankscopeError | OSError, *, as_json: bool) -> int:
+    """The exit status, with a line on stderr where that can still be written."""
+    if isinstance(error, (OSError, OutputLostError)):
+        _swallow_the_rest()
+    if isinstance(error, BrokenPipeError):
+        return FAILED
+    told = error if isinstance(error, RankscopeError) else UpError(_os_words(error))
+    with contextlib.suppress(OSError):
+        say_error(told, as_json=as_json)
+    return status_of(told)
+
+
+def _os_words(error: OSError) -> str:
+    words = error.strerror or str(error)
+    return f"{error.filename}: {words}" if error.filename else words
 
 
 def _usage_error(error: Exception) -> WrongCallError:
@@ -68,11 +80,12 @@ def _usage_error(error: Exception) -> WrongCallError:
     return WrongCallError(cast("Any", error).format_message(), hint=hint)
 
 
-def _only_ours(group: BaseExceptionGroup[BaseException]) -> RankscopeError:
+def _only_told(group: BaseExceptionGroup[BaseException]) -> RankscopeError | OSError:
     """The first error of a tier's tasks; with a foreign one among them the group goes on: that is a fault of ours."""
     errors = list(_leaves(group))
-    if isinstance(errors[0], RankscopeError) and all(isinstance(error, RankscopeError) for error in errors):
-        return errors[0]
+    told = [error for error in errors if isinstance(error, (RankscopeError, OSError))]
+    if len(told) == len(errors):
+        return told[0]
     raise group
 
 
@@ -85,6 +98,8 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _swallow_the_rest() -> None:
-    """The reader of our output is gone (`| head`): the interpreter's last flush must not complain."""
+    """Output that has nowhere to go (`| head`, a full disk): the interpreter's last flush must not complain."""
+    if sys.stdout is None:
+        return
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

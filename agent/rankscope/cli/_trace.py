@@ -9,7 +9,7 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
-from rankscope.cli._output import duration, plural, say, say_json, say_rest, say_warnings
+from rankscope.cli._output import duration, plural, printable, say, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
 from rankscope.cli._tree import branches, rank_lines
 from rankscope.up import Client, Json, quoted
@@ -203,4 +203,4 @@ def _span_line(span: Mapping[str, Any], lead: str) -> str:
 
 
 def _named(lead: str, row: Mapping[str, Any]) -> str:
-    return f"{lead}{row['name']}".ljust(NAME_WIDTH)
+    return f"{lead}{printable(row['name'])}".ljust(NAME_WIDTH)
