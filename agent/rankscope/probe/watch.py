@@ -195,6 +195,7 @@ class Watch:
             return
         self._backward = backward
         self._step.begin_phase(Phase.BACKWARD)
+        self.capture.backward_begins(backward)
         # The reducer of data parallelism queues its own callback when its last bucket is ready, after this
         # one; so this one queues another, which runs when the gradients have been reduced.
         queue_callback(Hook(self, Watch._engine_done))

@@ -1,6 +1,8 @@
 """Weights and gradients of captured steps, with numbers that are right."""
 
 import math
+import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -205,3 +207,62 @@ def test_norms_of_a_gradient_with_nonfinite_elements_are_of_the_finite_ones(reco
     (row,) = recorded.rows("tensor_stats", name="0.weight", role=GRAD)
     assert (row["nonfinite_count"], row["nan_count"], row["inf_count"]) == (2, 1, 1)
     assert (row["l2"], row["absmax"]) == (3.0, 3.0)
+
+
+def test_where_another_hook_may_use_gradients_up_they_are_measured_before_it(recorded: Recorded) -> None:
+    model, kept = Model(), dict[str, float]()
+
+    def use_up(used: nn.Parameter) -> None:
+        kept["l2"] = norm_of(used.grad)
+        used.grad = None
+
+    attach(recorded.run, model)
+    with recorded.run.step(0):
+        model.head.weight.register_post_accumulate_grad_hook(use_up)
+        Criterion()(model(batches(1)[0][0]), batches(1)[0][1]).backward()
+
+    (row,) = recorded.rows("tensor_stats", name="head.weight", role=GRAD)
+    assert row["l2"] == pytest.approx(kept["l2"], rel=1e-6)
+
+
+def test_gradients_that_wait_for_the_end_of_a_backward_that_fails_are_measured_unless_rewritten(
+    recorded: Recorded,
+) -> None:
+    model, code = Model(), batches(1)[0][0]
+    attach(recorded.run, model)
+
+    def fail(gradient: torch.Tensor) -> None:
+        raise RuntimeError("out of memory")
+
+    with recorded.run.step(0):
+        scores = model(code)
+        model.embed.weight.register_hook(fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            scores.sum().backward()
+        assert model.norm.weight.grad is not None
+        model.norm.weight.grad.zero_()
+
+    rows = recorded.rows("tensor_stats", role=GRAD)
+    assert "head.weight" in names(rows)
+    assert not {"norm.weight", "embed.weight"} & set(names(rows))
+
+
+def test_where_ranks_may_reduce_each_gradient_is_measured_in_its_hook(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "horovod", ModuleType("horovod"))
+    model = Model()
+
+    def rewrite(_: nn.Parameter) -> None:
+        assert model.head.weight.grad is not None
+        model.head.weight.grad.mul_(2)  # as an all-reduce does, during backward
+
+    attach(recorded.run, model)
+
+    with recorded.run.step(0):
+        loss = Criterion()(model(batches(1)[0][0]), batches(1)[0][1])
+        model.embed.weight.register_post_accumulate_grad_hook(rewrite)
+        loss.backward()
+
+    (row,) = recorded.rows("tensor_stats", name="head.weight", role=GRAD)
+    assert row["l2"] == pytest.approx(norm_of(model.head.weight.grad) / 2, rel=1e-6)
