@@ -14,7 +14,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from rankscope_ingest.buffer import Claimant, claim_key
-from rankscope_ingest.errors import BrokerError, IngestError, Refused
+from rankscope_ingest.errors import BrokerError, Busy, Refused
 from rankscope_ingest.malformed import reason_of
 from rankscope_ingest.senders import ID_BYTES, check_sender
 from rankscope_ingest.statuses import abort
@@ -65,7 +65,7 @@ class ControlService:
                 if answer.granted != answered:
                     answered = answer.granted
                     yield Command(claim=answer).SerializeToString()
-        except IngestError as error:
+        except Exception as error:  # noqa: BLE001 # whatever it is, the process is told which status it means
             await abort(context, error)
         if status is not None and answered:
             # A call that was cut ends the requests too, and cancels this task just after.
@@ -86,7 +86,7 @@ class ControlService:
 
     async def _release(self, status: AgentStatus) -> None:
         if _claims_a_rank(status):
-            with suppress(BrokerError):  # it lapses by itself
+            with suppress(BrokerError, Busy):  # it lapses by itself
                 key = claim_key(status.project, status.run_id, rank=status.rank)
                 await self._claims.release(key, holder=status.incarnation)
 

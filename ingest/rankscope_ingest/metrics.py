@@ -7,7 +7,8 @@ from rankscope_ingest.errors import CannotStart
 
 BATCHES = Counter(
     "rankscope_ingest_batches",
-    "Batches the gateway answered, by result: accepted, duplicate, expected, conflict, busy, refused, unavailable.",
+    "Batches the gateway answered, by result: accepted, duplicate, expected, conflict, busy, refused, unavailable, "
+    "failed.",
     ["result"],
 )
 ROWS_ACCEPTED = Counter("rankscope_ingest_rows_accepted", "Rows of the batches accepted into the broker.")

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from rankscope_ingest import metrics
 from rankscope_ingest.buffer import Accepted, Offer, Outcome
-from rankscope_ingest.errors import Busy, IngestError, Refused
+from rankscope_ingest.errors import BrokerError, Busy, Refused
 from rankscope_ingest.statuses import abort
 from rankscope_ingest.validate import Checked, check
 from rankscope_proto.identity import shard_of
@@ -88,7 +88,7 @@ class IngestService:
             if stand.outcome is Outcome.NO_ROOM:
                 raise Busy("the broker's budget is full; is the writer running?", retry_after_ms=NO_ROOM_RETRY_MS)
             return self._ack(stand)
-        except IngestError as error:
+        except Exception as error:  # noqa: BLE001 # whatever it is, the sender is told which status it means
             return await abort(context, error)
 
     async def stream(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
@@ -101,7 +101,7 @@ class IngestService:
             try:
                 async for stand in self._stands(requests):
                     yield self._ack(stand)
-            except IngestError as error:
+            except Exception as error:  # noqa: BLE001 # as in push
                 await abort(context, error)
 
     async def _stands(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Accepted]:
@@ -117,7 +117,7 @@ class IngestService:
             sealed, batch = _parse(request, now_ns)
             shard = shard_of(batch.run_id, sealed.incarnation)
             stand = await self._offer(shard, _offer(sealed, now_ns, expanded=batch.expanded))
-        except IngestError as error:
+        except Exception as error:
             metrics.BATCHES.labels(_result_of(error)).inc()
             raise
         metrics.BATCHES.labels(_RESULTS[stand.outcome]).inc()
@@ -189,7 +189,6 @@ def _offer(sealed: Sealed, now_ns: int, *, expanded: int) -> Offer:
     )
 
 
-def _result_of(error: IngestError) -> str:
-    if isinstance(error, Refused):
-        return "refused"
-    return "busy" if isinstance(error, Busy) else "unavailable"
+def _result_of(error: Exception) -> str:
+    results = ((Refused, "refused"), (Busy, "busy"), (BrokerError, "unavailable"))
+    return next((result for kind, result in results if isinstance(error, kind)), "failed")

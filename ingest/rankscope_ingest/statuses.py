@@ -1,6 +1,8 @@
 """What a sender is told: each error as a gRPC status that is permanent or temporary, never in between.
 
-INVALID_ARGUMENT is for ever. RESOURCE_EXHAUSTED and UNAVAILABLE carry google.rpc.RetryInfo in
+INVALID_ARGUMENT is for ever. INTERNAL is a fault of ours: it is logged with its traceback, and the
+sender repeats the batch with growing pauses, because another gateway, or this one mended, may take
+it. RESOURCE_EXHAUSTED and UNAVAILABLE carry google.rpc.RetryInfo in
 `grpc-status-details-bin`, by the rule of OTLP that without it a client must not retry. The two
 messages needed are encoded here: the package that brings them is not otherwise needed.
 """
@@ -21,19 +23,23 @@ DETAILS_KEY = "grpc-status-details-bin"
 _RETRY_INFO_TYPE = b"type.googleapis.com/google.rpc.RetryInfo"
 
 
-async def abort(context: grpc.aio.ServicerContext[bytes, bytes], error: IngestError) -> NoReturn:
-    """Ends a call with the status of an error."""
+async def abort(context: grpc.aio.ServicerContext[bytes, bytes], error: Exception) -> NoReturn:
+    """Ends a call with the status of an error, also of one that nobody foresaw: gRPC would call that UNKNOWN."""
     code, retry_after_ms = status_of(error)
+    text = str(error)
+    if not isinstance(error, IngestError):
+        logger.error("a fault of the gateway ended a call", exc_info=error, extra={"peer": context.peer()})
+        text = f"a fault of the gateway ({type(error).__name__}); its log says more"
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         logger.warning("refused: %s", error, extra={"peer": context.peer()})
     metadata: tuple[tuple[str, str | bytes], ...] = ()
     if retry_after_ms is not None:
-        metadata = ((DETAILS_KEY, retry_details(code, str(error), retry_after_ms=retry_after_ms)),)
-    await context.abort(code, str(error), trailing_metadata=metadata)
+        metadata = ((DETAILS_KEY, retry_details(code, text, retry_after_ms=retry_after_ms)),)
+    await context.abort(code, text, trailing_metadata=metadata)
     raise error  # for the type checker: abort raised
 
 
-def status_of(error: IngestError) -> tuple[grpc.StatusCode, int | None]:
+def status_of(error: Exception) -> tuple[grpc.StatusCode, int | None]:
     """The status of an error, and the milliseconds after which to try again where it is temporary."""
     if isinstance(error, Refused):
         return grpc.StatusCode.INVALID_ARGUMENT, None

@@ -17,6 +17,7 @@ from rankscope_ingest.errors import Refused
 from rankscope_ingest.malformed import reason_of
 from rankscope_ingest.senders import ID_BYTES, check_axes, check_sender
 from rankscope_proto.columns import header_fields
+from rankscope_proto.constructors import MAX_SEQ
 from rankscope_proto.declaration import Wire
 from rankscope_proto.identity import payload_digest, week_of
 from rankscope_proto.v1.batch_pb2 import Batch, Header
@@ -83,8 +84,8 @@ def _check_envelope(sealed: Sealed) -> None:
         if len(value := getattr(sealed, name)) != ID_BYTES:
             raise Refused(name, f"{len(value)} bytes; it has exactly {ID_BYTES}")
     for name in ("seq", "base"):
-        if (value := getattr(sealed, name)) >= 2**63:
-            raise Refused(name, f"{value}; it is below 2^63")
+        if (value := getattr(sealed, name)) > MAX_SEQ:
+            raise Refused(name, f"{value}; at most {MAX_SEQ}: number the batches of an incarnation from 0")
     if sealed.base > sealed.seq:
         raise Refused("base", f"{sealed.base} is above seq {sealed.seq}; it is the lowest seq still held")
     if payload_digest(sealed.payload) != sealed.digest:

@@ -12,6 +12,9 @@ TIME_HIGH = 7_258_118_400_000_000_000
 MAX_INT64 = 2**63 - 1
 """Greatest value of a column of type Int64."""
 
+MAX_SEQ = 2**53 - 1
+"""Greatest number of a batch: the broker's scripts count in doubles, exact up to 2^53 (2^53 + 1 was taken for 2^53)."""
+
 
 def time(name: str, number: int, meaning: str, /, *, optional: int | None = None) -> Field:
     """A moment: wall clock in ns since 1970-01-01 UTC, within [TIME_LOW, TIME_HIGH)."""

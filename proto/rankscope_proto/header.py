@@ -1,7 +1,7 @@
 """The header of a batch: who sealed it and when, and which of that every row repeats."""
 
 from rankscope_proto import names
-from rankscope_proto.constructors import MAX_INT64, time
+from rankscope_proto.constructors import MAX_SEQ, time
 from rankscope_proto.declaration import Field, Wire
 
 HEADER: tuple[Field, ...] = (
@@ -99,9 +99,9 @@ HEADER: tuple[Field, ...] = (
         15,
         Wire.UINT64,
         "UInt64",
-        "Number of the batch in its incarnation, from 0.",
+        "Number of the batch in its incarnation, from 0; below 2^53.",
         low=0,
-        high=MAX_INT64,
+        high=MAX_SEQ,
     ),
     time("sealed", 16, "Wall clock when the batch was sealed."),
     Field(

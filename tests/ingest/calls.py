@@ -86,3 +86,15 @@ async def health_changes(channel: grpc.aio.Channel, service: str) -> AsyncIterat
     answers: Any = cast("Any", channel).unary_stream("/grpc.health.v1.Health/Watch")(request, timeout=TIMEOUT_S)
     async for answer in answers:
         yield HealthCheckResponse.FromString(answer).status
+
+
+async def first_command(channel: grpc.aio.Channel, status: AgentStatus) -> Command:
+    """The first command of a Control.Attach with one status; its error where the call fails."""
+
+    async def requests() -> AsyncIterator[bytes]:
+        yield status.SerializeToString()
+
+    call: Any = cast("Any", channel).stream_stream("/rankscope.v1.Control/Attach")(requests(), timeout=TIMEOUT_S)
+    async for answer in call:
+        return Command.FromString(answer)
+    raise AssertionError("the gateway ended the call without a command")

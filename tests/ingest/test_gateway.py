@@ -9,14 +9,15 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from rankscope_ingest import gateway
+from rankscope_ingest.buffer import Accepted, Buffer, Claimant, Offer
 from rankscope_ingest.errors import BrokerUnavailable, CannotStart
 from rankscope_proto.identity import shard_of
 from rankscope_proto.v1.batch_pb2 import Batch
-from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Sealed
 from tests.ground.brokers import Broker
 from tests.ground.processes import answers, free_port
 from tests.ingest.batches import Sender, batch, seal
-from tests.ingest.calls import health_changes, push, push_bytes, refused, retry_info, stream
+from tests.ingest.calls import first_command, health_changes, push, push_bytes, refused, retry_info, stream
 from tests.ingest.looking import entries_in
 from tests.ingest.waiting import eventually
 
@@ -227,3 +228,53 @@ async def test_a_busy_port_for_metrics_is_said(broker: Broker) -> None:
 async def test_a_gateway_without_a_broker_does_not_start() -> None:
     with pytest.raises(BrokerUnavailable, match="is it running"):
         await gateway.serve({"RANKSCOPE_REDIS_URL": "redis://127.0.0.1:1"}, asyncio.Event())
+
+
+class Faulty:
+    """A broker's client with a fault nobody foresaw."""
+
+    async def accept(self, shard: int, offer: Offer, *, budget: int) -> Accepted:
+        raise ZeroDivisionError("unforeseen")
+
+    async def claim(self, key: str, claimant: Claimant, *, lifetime_ms: int) -> bytes | None:
+        raise ZeroDivisionError("unforeseen")
+
+
+class TestWithAFault:
+    """A handler meets an exception that nobody foresaw."""
+
+    @pytest.fixture(autouse=True)
+    def fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Buffer, "accept", Faulty.accept)
+        monkeypatch.setattr(Buffer, "claim", Faulty.claim)
+
+    async def test_a_push_is_internal_and_logged(
+        self, channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        error = await refused(channel, Sender().next())
+
+        assert error.code() is grpc.StatusCode.INTERNAL
+        assert error.details() == "a fault of the gateway (ZeroDivisionError); its log says more"
+        assert "unforeseen" in caplog.text
+        assert "Traceback" in caplog.text
+
+    async def test_a_stream_ends_as_internal(self, channel: grpc.aio.Channel) -> None:
+        assert await stream(channel, [Sender().next()]) == ([], grpc.StatusCode.INTERNAL)
+
+    async def test_a_claim_ends_as_internal(self, channel: grpc.aio.Channel) -> None:
+        status = AgentStatus(project="p", run_id="r", launch_id=bytes(16), incarnation=bytes(16), process_role=1)
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await first_command(channel, status)
+
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+
+
+async def test_the_greatest_seq_is_counted_exactly(channel: grpc.aio.Channel) -> None:
+    last = seal(batch(2**53 - 1), base=2**53 - 1)
+
+    ack = await push(channel, last)
+    again = await push(channel, last)
+
+    assert (ack.outcome, ack.accepted) == (Ack.OUTCOME_ACCEPTED, 2**53)
+    assert (again.outcome, again.accepted) == (Ack.OUTCOME_DUPLICATE, 2**53)

@@ -99,7 +99,9 @@ def test_a_refusal_names_the_field(field: str, spoil: Spoil) -> None:
         ("incarnation", b"other-incarnatio"),
         ("incarnation", b"short"),
         ("seq", 1),
+        ("seq", 2**53),
         ("seq", 2**63),
+        ("base", 2**53),
         ("week", 1),
         ("rows", 7),
         ("digest", b"x" * 16),
@@ -112,6 +114,13 @@ def test_an_envelope_that_contradicts_its_payload_is_refused(field: str, value: 
     setattr(sealed, field, value)
 
     assert refusal(sealed).field == field
+
+
+@pytest.mark.parametrize("seq", [2**53, 2**63 - 1, 2**63])
+def test_a_seq_that_the_broker_cannot_count_is_refused_with_its_limit(seq: int) -> None:
+    refused = refusal(spoiled(lambda message: setattr(message.header, "seq", seq)))
+
+    assert str(refused) == f"seq: {seq}; at most 9007199254740991: number the batches of an incarnation from 0"
 
 
 def test_a_message_says_which_value_is_wrong_and_what_is_right() -> None:

@@ -76,7 +76,7 @@ class Header(google.protobuf.message.Message):
     incarnation: builtins.bytes
     """UUIDv7 of this process start."""
     seq: builtins.int
-    """Number of the batch in its incarnation, from 0. Range: 0..9223372036854775807."""
+    """Number of the batch in its incarnation, from 0; below 2^53. Range: 0..9007199254740991."""
     sealed: builtins.int
     """Wall clock when the batch was sealed. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
     sealed_mono: builtins.int

@@ -37,7 +37,7 @@ class Sealed(google.protobuf.message.Message):
     incarnation: builtins.bytes
     """UUIDv7 of the process start, 16 bytes; equals header.incarnation."""
     seq: builtins.int
-    """Number of the batch in its incarnation; equals header.seq."""
+    """Number of the batch in its incarnation, below 2^53; equals header.seq."""
     digest: builtins.bytes
     """BLAKE2b of the payload, 16 bytes."""
     rows: builtins.int
@@ -45,7 +45,7 @@ class Sealed(google.protobuf.message.Message):
     week: builtins.int
     """Monday of the sealing time, days since 1970-01-01; equals header.week."""
     base: builtins.int
-    """Lowest seq the sender still holds: everything below is durable or declared lost."""
+    """Lowest seq the sender still holds: everything below is durable or declared lost. At most seq."""
     def __init__(
         self,
         *,
@@ -82,7 +82,9 @@ class Ack(google.protobuf.message.Message):
         OUTCOME_EXPECTED: Ack._Outcome.ValueType  # 3
         """Batches before it are missing: go on from `expected`."""
         OUTCOME_CONFLICT: Ack._Outcome.ValueType  # 4
-        """Another payload was accepted under this seq; this one is kept in quarantine."""
+        """Another payload was accepted under this seq, or the sender had said that it no longer held it:
+        two senders share an incarnation. This payload is not stored; the first few are kept aside.
+        """
 
     class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
         """What became of the batch."""
@@ -96,7 +98,9 @@ class Ack(google.protobuf.message.Message):
     OUTCOME_EXPECTED: Ack.Outcome.ValueType  # 3
     """Batches before it are missing: go on from `expected`."""
     OUTCOME_CONFLICT: Ack.Outcome.ValueType  # 4
-    """Another payload was accepted under this seq; this one is kept in quarantine."""
+    """Another payload was accepted under this seq, or the sender had said that it no longer held it:
+    two senders share an incarnation. This payload is not stored; the first few are kept aside.
+    """
 
     OUTCOME_FIELD_NUMBER: builtins.int
     ACCEPTED_FIELD_NUMBER: builtins.int
@@ -107,9 +111,9 @@ class Ack(google.protobuf.message.Message):
     outcome: global___Ack.Outcome.ValueType
     """What became of the batch."""
     accepted: builtins.int
-    """Number of batches accepted in order: every seq below it is in the broker."""
+    """Every seq below it is in the broker, or was declared lost by a base."""
     durable: builtins.int
-    """Number of batches durable in order: every seq below it is in the store."""
+    """Every seq below it is in the store, or was declared lost by a base; at most `accepted`."""
     credit: builtins.int
     """Bytes the sender may have in flight."""
     retry_after_ms: builtins.int

@@ -53,7 +53,8 @@ class IngestServicer(object):
 
     def Push(self, request, context):
         """Delivers one batch. A refusal is a status: INVALID_ARGUMENT is for ever and names the field;
-        RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo.
+        RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo. INTERNAL is a fault of the receiver, which
+        logs it: the sender sends the same batch again, after pauses that it lets grow to 5 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -28,7 +28,8 @@ class IngestStub:
         rankscope_proto.v1.ingest_pb2.Ack,
     ]
     """Delivers one batch. A refusal is a status: INVALID_ARGUMENT is for ever and names the field;
-    RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo.
+    RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo. INTERNAL is a fault of the receiver, which
+    logs it: the sender sends the same batch again, after pauses that it lets grow to 5 s.
     """
 
     Stream: grpc.StreamStreamMultiCallable[
@@ -50,7 +51,8 @@ class IngestAsyncStub:
         rankscope_proto.v1.ingest_pb2.Ack,
     ]
     """Delivers one batch. A refusal is a status: INVALID_ARGUMENT is for ever and names the field;
-    RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo.
+    RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo. INTERNAL is a fault of the receiver, which
+    logs it: the sender sends the same batch again, after pauses that it lets grow to 5 s.
     """
 
     Stream: grpc.aio.StreamStreamMultiCallable[
@@ -74,7 +76,8 @@ class IngestServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[rankscope_proto.v1.ingest_pb2.Ack, collections.abc.Awaitable[rankscope_proto.v1.ingest_pb2.Ack]]:
         """Delivers one batch. A refusal is a status: INVALID_ARGUMENT is for ever and names the field;
-        RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo.
+        RESOURCE_EXHAUSTED and UNAVAILABLE carry RetryInfo. INTERNAL is a fault of the receiver, which
+        logs it: the sender sends the same batch again, after pauses that it lets grow to 5 s.
         """
 
     @abc.abstractmethod
