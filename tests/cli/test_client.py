@@ -11,11 +11,20 @@ from rankscope.up import BadUrlError, Client, RefusedError, UnreachableError
 from rankscope.up._client import is_loopback
 from tests.ground.processes import free_port
 
+UNKNOWN = {"code": "unknown_run", "message": "no run 'new'", "hint": ""}
+
 
 class Answers(BaseHTTPRequestHandler):
     """Answers each path in its own way."""
 
+    asked = 0
+
     def do_GET(self) -> None:
+        Answers.asked += 1
+        if self.path.startswith("/api/v1/runs/new"):
+            there = Answers.asked > 2
+            self.answer(200 if there else 404, json.dumps({"asked": Answers.asked} if there else UNKNOWN))
+            return
         if self.path.startswith("/api/v1/echo"):
             self.answer(200, json.dumps({"path": self.path}))
         elif self.path == "/api/v1/list":
@@ -82,6 +91,25 @@ def test_an_error_that_is_not_ours_still_has_a_message(client: Client) -> None:
 def test_an_answer_of_something_else_is_no_answer(client: Client, path: str) -> None:
     with pytest.raises(UnreachableError):
         client.get(path)
+
+
+def test_a_run_that_is_not_there_yet_is_asked_for_again(client: Client) -> None:
+    Answers.asked = 0
+    patient = Client(client.url, patience_s=60)
+
+    assert patient.get("/runs/new") == {"asked": 3}
+
+
+@pytest.mark.parametrize(("path", "patience_s"), [("/runs/new", 0.0), ("/gone", 60.0)])
+def test_what_will_not_come_or_is_not_waited_for_is_refused_at_once(
+    client: Client, path: str, patience_s: float
+) -> None:
+    Answers.asked = 0
+
+    with pytest.raises(RefusedError):
+        Client(client.url, patience_s=patience_s).get(path)
+
+    assert Answers.asked == 1
 
 
 def test_where_nobody_listens_the_address_and_the_setting_are_named() -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from rankscope.cli._columns import laid_out
-from rankscope.cli._health import state_lines, state_of
 from rankscope.cli._output import caret, cell, duration, plural, printable, table
 from rankscope.cli._trace import span_lines
 from rankscope.cli._tree import bar, branches
@@ -148,27 +147,3 @@ def test_the_run_is_a_column_only_where_rows_are_of_several_or_the_query_names_i
 
 def test_a_query_that_only_the_service_can_read_still_has_a_table() -> None:
     assert laid_out([TENSOR_ROW], "words of the future")[1] == ["step", "rank", "role", "name"]
-
-
-RUN = {"run_id": "a", "status": "running", "end": None, "processes": [{"rank": 0}, {"rank": 1}]}
-SILENT = {"silent_since": "2026-01-01T00:00:00.000000000Z"}
-
-
-def test_a_run_that_fell_silent_is_said_to_be_interrupted_with_its_ranks_and_since_when() -> None:
-    state = state_of({**RUN, **SILENT, "status": "interrupted", "processes": [{"rank": 0}, {"rank": 1, **SILENT}]})
-
-    line, _ = state_lines(state)
-
-    assert state["silent_ranks"] == [1]
-    assert "run a was interrupted" in line
-    assert f"rank 1 since {SILENT['silent_since']}" in line
-
-
-def test_a_run_that_said_it_was_interrupted_has_an_end() -> None:
-    (line,) = state_lines(state_of({**RUN, "status": "interrupted", "end": "2026-01-01T00:00:00Z"}))
-
-    assert line == "run a was interrupted at 2026-01-01T00:00:00Z"
-
-
-def test_of_a_run_that_runs_nothing_is_said() -> None:
-    assert state_lines(state_of(RUN)) == []

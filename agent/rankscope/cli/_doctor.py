@@ -8,17 +8,11 @@ import typer
 from rankscope._version import __version__
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
-from rankscope.cli._health import (
-    completeness_lines,
-    environment_lines,
-    environment_report,
-    holds,
-    state_lines,
-    state_of,
-)
+from rankscope.cli._health import environment_lines, environment_report, is_sound
 from rankscope.cli._output import say, say_json, version_line
+from rankscope.cli._run_health import is_whole, run_lines, run_report
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder
-from rankscope.up import DataFolder, quoted
+from rankscope.up import DataFolder
 
 
 @app.command("doctor", short_help="What is installed, running, complete.")
@@ -33,20 +27,21 @@ def doctor(
 ) -> int:
     """What is installed and running here; with RUN, whether all its rows arrived. Exit 1 when something does not hold.
 
+    A run that is over is complete or not; of one that runs, only what has arrived is known.
+
     Example: rankscope doctor demo-1
     """
     report = environment_report(DataFolder(chosen_folder(home)), url)
-    completeness = state = None
+    of_run = None
     if run:
         with Source(home, url, project).client() as client:
-            completeness = client.get(f"/runs/{quoted(run)}/completeness", project=project)
-            state = state_of(client.get(f"/runs/{quoted(run)}", project=project))
+            of_run = run_report(client, run, project=project)
     if as_json:
-        say_json({"environment": report, "completeness": completeness, "run": state})
+        say_json({"environment": report, **(of_run or {"completeness": None, "run": None})})
     else:
-        for line in [*environment_lines(report), *completeness_lines(completeness), *state_lines(state)]:
+        for line in [*environment_lines(report), *run_lines(of_run)]:
             say(line)
-    return OK if holds(report, completeness) else FAILED
+    return OK if is_sound(report) and (of_run is None or is_whole(of_run)) else FAILED
 
 
 @app.command("version", short_help="The version of rankscope.")

@@ -4,14 +4,13 @@ import importlib.metadata
 import os
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rankscope import _discovery
 from rankscope._rank import find_rank
 from rankscope._settings import Settings
 from rankscope._version import __version__
-from rankscope.cli._output import table
 from rankscope.errors import ConfigError
 from rankscope.up import Client, DataFolder, Json, RefusedError, UnreachableError
 
@@ -37,12 +36,10 @@ def environment_report(folder: DataFolder, url: str | None) -> Json:
     }
 
 
-def holds(environment: Mapping[str, Any], completeness: Mapping[str, Any] | None) -> bool:
-    """Whether everything is as it should be."""
-    server = environment["server"]
-    complete = completeness is None or bool(completeness["complete"])
+def is_sound(environment: Mapping[str, Any]) -> bool:
+    """Whether everything here is as it should be."""
     sound = environment["data_folder"]["writable"] and environment["rank"]["source"] is not None
-    return bool(sound) and server["problem"] is None and complete
+    return bool(sound) and environment["server"]["problem"] is None
 
 
 def environment_lines(report: Mapping[str, Any]) -> list[str]:
@@ -58,49 +55,6 @@ def environment_lines(report: Mapping[str, Any]) -> list[str]:
         f"held by    {_holder_words(folder['holder'])}",
         f"server     {_server_words(server)}",
         f"rank       {_rank_words(report['rank'])}",
-    ]
-
-
-def completeness_lines(completeness: Mapping[str, Any] | None) -> list[str]:
-    """Whether a run's rows arrived: a row for each section, what is wrong with which process, the verdict."""
-    if completeness is None:
-        return []
-    sections = [section for section in completeness["sections"] if section["emitted"]]
-    processes: Sequence[Mapping[str, Any]] = completeness["processes"]
-    faults = [f"rank {process['rank']}: {fault}" for process in processes for fault in process["faults"]]
-    verdict = "complete: every emitted row is stored or declared lost" if completeness["complete"] else "NOT complete"
-    open_ends = "" if completeness["ended"] else " so far (not every process has said its last word)"
-    return [
-        "",
-        *table(sections, ("section", "emitted", "stored", "lost", "missing")),
-        *faults,
-        f"run {completeness['run_id']} is {verdict}{open_ends}",
-    ]
-
-
-def state_of(run: Mapping[str, Any]) -> Json:
-    """How a run stands: its status, when it ended or fell silent, and which ranks are not heard of any more."""
-    processes: Sequence[Mapping[str, Any]] = run["processes"]
-    silent = sorted({int(process["rank"]) for process in processes if process.get("silent_since")})
-    return {
-        "run_id": run["run_id"],
-        "status": run["status"],
-        "end": run["end"],
-        "silent_since": run.get("silent_since"),
-        "silent_ranks": silent,
-    }
-
-
-def state_lines(state: Mapping[str, Any] | None) -> list[str]:
-    """What a person should know of a run that was interrupted; nothing of one that was not."""
-    if state is None or state["status"] != "interrupted":
-        return []
-    if not state["silent_since"]:
-        return [f"run {state['run_id']} was interrupted at {state['end']}"]
-    ranks = ", ".join(map(str, state["silent_ranks"]))
-    return [
-        f"run {state['run_id']} was interrupted: nothing was heard of rank {ranks} since {state['silent_since']}",
-        "  (what a process had not sent when it was ended is lost)",
     ]
 
 

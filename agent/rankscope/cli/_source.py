@@ -13,6 +13,9 @@ from rankscope import _discovery
 from rankscope._home import data_folder
 from rankscope.up import Client, DataFolder, reading
 
+ARRIVAL_PATIENCE_S = 3.0
+"""`finish` returns when the gateway has accepted every row; the writer has it in the store about a second later."""
+
 Home = Annotated[
     Path | None,
     typer.Option(
@@ -44,7 +47,7 @@ class Source:
 
     @contextmanager
     def client(self) -> Generator[Client]:
-        """A client of the query service this source means.
+        """A client of the query service this source means; patient with a server, for what was just accepted.
 
         Raises:
             FolderHeldError: the folder has an owner that does not serve it.
@@ -52,12 +55,12 @@ class Source:
             NothingKeptError: nothing serves, and the folder holds no data.
         """
         if self.url:
-            yield Client(self.url)
+            yield Client(self.url, patience_s=ARRIVAL_PATIENCE_S)
             return
         folder = DataFolder(chosen_folder(self.home))
         found = _discovery.read(folder.path)
         if found:
-            yield Client(found.query)
+            yield Client(found.query, patience_s=ARRIVAL_PATIENCE_S)
             return
         with reading(folder) as url:
             yield Client(url)

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,6 +21,7 @@ Parameter = str | int | None
 
 API = "/api/v1"
 DEFAULT_TIMEOUT_S = 30.0
+INTERVAL_S = 0.2
 
 
 class UnreachableError(UpError):
@@ -48,6 +50,11 @@ class RefusedError(UpError):
         self.error = error
         self.code = str(error.get("code") or "refused")
 
+    @property
+    def may_come(self) -> bool:
+        """Whether what was asked for is only not there, and may be on its way into the store."""
+        return self.code in {"unknown_run", "unknown_step", "unknown_trace"}
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -56,6 +63,7 @@ class Client:
     Attributes:
         url: `http://host:port`, without a path.
         timeout_s: how long one answer may take.
+        patience_s: how long to ask again for a run, a step or a trace that is not there yet.
 
     Raises:
         BadUrlError: the URL cannot be one of a query service; no secret of it is in the message.
@@ -63,6 +71,7 @@ class Client:
 
     url: str
     timeout_s: float = DEFAULT_TIMEOUT_S
+    patience_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a URL before anything shows it."""
@@ -97,6 +106,16 @@ class Client:
         return f"{self.url.rstrip('/')}{API}"
 
     def _ask(self, request: urllib.request.Request) -> Json:
+        deadline = time.monotonic() + self.patience_s
+        while True:
+            try:
+                return self._ask_once(request)
+            except RefusedError as refused:
+                if not refused.may_come or time.monotonic() >= deadline:
+                    raise
+            time.sleep(INTERVAL_S)
+
+    def _ask_once(self, request: urllib.request.Request) -> Json:
         try:
             with _opener(self.url).open(request, timeout=self.timeout_s) as answer:
                 return _decoded(answer.read(), self.url)

@@ -1,0 +1,136 @@
+"""Whether a run's data is all there, and what its processes are doing, as `rankscope doctor` tells it.
+
+What has arrived can be counted; what has not can only be known from a process that said its last word. So the word
+"complete" is kept for a run of which every rank was heard and every process has ended.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rankscope.cli._output import table
+from rankscope.up import Client, Json, quoted
+
+PROCESSES_TOLD = 8
+INTERVAL_S = 0.2
+
+
+def run_report(client: Client, run: str, *, project: str) -> Json:
+    """A run's `completeness` and how it stands (`run`).
+
+    A run whose last rows may be on their way into the store is asked again, for as long as the client's patience.
+
+    Raises:
+        RefusedError: there is no such run.
+        UnreachableError: the query service did not answer.
+    """
+    deadline = time.monotonic() + client.patience_s
+    while True:
+        completeness = client.get(f"/runs/{quoted(run)}/completeness", project=project)
+        state = state_of(client.get(f"/runs/{quoted(run)}", project=project), completeness)
+        if _is_settled(state) or time.monotonic() > deadline:
+            return {"completeness": completeness, "run": state}
+        time.sleep(INTERVAL_S)
+
+
+def state_of(run: Mapping[str, Any], completeness: Mapping[str, Any]) -> Json:
+    """How a run stands: its status, when it ended or fell silent, and of whom the last word is not known.
+
+    Args:
+        run: the answer of `GET /runs/{run}`.
+        completeness: the answer of `GET /runs/{run}/completeness`.
+
+    Returns:
+        `open`: the processes whose end has not arrived; `missing_ranks`: the ranks of which nothing has.
+    """
+    processes: Sequence[Mapping[str, Any]] = run["processes"]
+    launches: Sequence[Mapping[str, Any]] = run["launch_list"]
+    known = {process["incarnation"]: process for process in processes}
+    silent = sorted({int(process["rank"]) for process in processes if process.get("silent_since")})
+    return {
+        "run_id": run["run_id"],
+        "status": run["status"],
+        "end": run["end"],
+        "silent_since": run.get("silent_since"),
+        "silent_ranks": silent,
+        "missing_ranks": sorted({rank for launch in launches for rank in launch["missing_ranks"]}),
+        "open": [
+            _open_process(entry, known.get(entry["incarnation"], {}))
+            for entry in completeness["processes"]
+            if not entry["ended"]
+        ],
+    }
+
+
+def is_whole(report: Mapping[str, Any]) -> bool:
+    """Whether nothing is known to be missing: no row, and no end of a process that runs no more."""
+    gone = any(process["status"] not in {"", "running"} for process in report["run"]["open"])
+    return bool(report["completeness"]["complete"]) and not gone
+
+
+def run_lines(report: Mapping[str, Any] | None) -> list[str]:
+    """The report for people: a row for each section, what is wrong with which process, the verdict."""
+    if report is None:
+        return []
+    completeness, state = report["completeness"], report["run"]
+    sections = [section for section in completeness["sections"] if section["emitted"]]
+    processes: Sequence[Mapping[str, Any]] = completeness["processes"]
+    return [
+        "",
+        *table(sections, ("section", "emitted", "stored", "lost", "missing")),
+        *(f"rank {process['rank']}: {fault}" for process in processes for fault in process["faults"]),
+        f"run {state['run_id']}{_verdict(completeness, state)}",
+        *_open_lines(state["open"]),
+        *_state_lines(state),
+    ]
+
+
+def _is_settled(state: Mapping[str, Any]) -> bool:
+    waited_for = [process for process in state["open"] if not process["silent_since"]]
+    return not waited_for and not state["missing_ranks"]
+
+
+def _open_process(entry: Mapping[str, Any], process: Mapping[str, Any]) -> Json:
+    return {
+        "rank": entry["rank"],
+        "incarnation": entry["incarnation"],
+        "status": process.get("status", ""),
+        "silent_since": process.get("silent_since"),
+    }
+
+
+def _verdict(completeness: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    if not completeness["complete"]:
+        return ": rows are missing"
+    absent = f"nothing arrived of rank {_listed(state['missing_ranks'])}" if state["missing_ranks"] else ""
+    if state["open"]:
+        return ": so far every row that arrived is stored" + (f"; {absent}" if absent else "")
+    if absent:
+        return f": every row that arrived is stored; {absent}"
+    return " is complete: every emitted row is stored or declared lost"
+
+
+def _open_lines(processes: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        f"  process {process['incarnation'][:8]} (rank {process['rank']}) has not said its last word: "
+        "up to its last second may be missing"
+        for process in processes[:PROCESSES_TOLD]
+    ]
+    rest = len(processes) - len(lines)
+    return [*lines, f"  nor have {rest} more processes"] if rest else lines
+
+
+def _state_lines(state: Mapping[str, Any]) -> list[str]:
+    if state["status"] != "interrupted":
+        return []
+    if not state["silent_since"]:
+        return [f"run {state['run_id']} was interrupted at {state['end']}"]
+    ranks = _listed(state["silent_ranks"])
+    return [
+        f"run {state['run_id']} was interrupted: nothing was heard of rank {ranks} since {state['silent_since']}",
+        "  (what a process had not sent when it was ended is lost)",
+    ]
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
