@@ -1,22 +1,18 @@
-"""How answers are written: the JSON conventions of every route, the paging envelope, and its cursor.
+"""How answers are written: the JSON conventions of every route and the paging envelope.
 
 Fields ending in `_ns` travel as strings, for JavaScript's numbers end at 2**53; NaN and the infinities, which JSON
 has no numbers for, as `"NaN"`, `"Infinity"`, `"-Infinity"`; a time is ISO-8601 with nanoseconds beside its `_ns`.
 """
 
-import base64
-import binascii
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import orjson
 from starlette.responses import Response
-
-from rankscope_query_api.errors import InvalidRequestError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """Anything JSON can hold, before the conventions are applied."""
@@ -93,43 +89,3 @@ def moment(name: str, time_ns: int | None) -> dict[str, Json]:
     whole, fraction = divmod(time_ns, _SECOND_NS)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return {name: f"{text}.{fraction:09d}Z", f"{name}_ns": time_ns}
-
-
-def cursor(key: Key | None) -> str | None:
-    """The opaque text of a key; none for the end of a list."""
-    if key is None:
-        return None
-    return base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
-
-
-def key_of(text: str | None, shape: tuple[type, ...]) -> Key | None:
-    """The key a cursor stands for.
-
-    Args:
-        text: What a page called `next`; None: the first page is asked for.
-        shape: The types of the order's columns.
-
-    Raises:
-        InvalidRequestError: The text is no cursor of this route.
-    """
-    if text is None:
-        return None
-    try:
-        padded = text + "=" * (-len(text) % 4)
-        values: object = orjson.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
-    except (ValueError, binascii.Error, orjson.JSONDecodeError) as error:
-        raise _no_cursor(text) from error
-    if not isinstance(values, list):
-        raise _no_cursor(text)
-    key = tuple(cast("list[object]", values))
-    if tuple(type(value) for value in key) != shape:
-        raise _no_cursor(text)
-    return cast("Key", key)
-
-
-def _no_cursor(text: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"after={text[:64]!r} is no cursor of this list",
-        hint="send the `next` of a page of the same list, unchanged, or leave `after` out",
-        code="invalid_cursor",
-    )

@@ -1,4 +1,4 @@
-"""The application: routes, one shape for every error, metrics around every request."""
+"""The application: routes, one shape for every error, metrics around every request, HEAD wherever there is GET."""
 
 import difflib
 import logging
@@ -52,6 +52,7 @@ def create_app(store: TraceStore, settings: Settings, *, metrics: Metrics | None
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
     app.add_middleware(_Metered, metrics=app.state.metrics)
+    app.add_middleware(_Headed)
     app.add_exception_handler(QueryError, _tell_query_error)
     app.add_exception_handler(RequestValidationError, _tell_invalid)
     app.add_exception_handler(HTTPException, _tell_http)
@@ -174,3 +175,20 @@ class _Metered:
             route = scope["route"].path if "route" in scope else "unknown"
             self._metrics.requests.labels(route, str(status)).inc()
             self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
+
+
+class _Headed:
+    """Answers HEAD as GET, without the body: FastAPI's routes know only the methods they name."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self._app({**scope, "method": "GET"}, receive, sending)

@@ -1,12 +1,8 @@
-"""JSON conventions, the envelope, the cursor."""
+"""JSON conventions and the envelope."""
 
-import base64
 import json
 
-import pytest
-
-from rankscope_query_api.answers import Page, conventional, cursor, json_answer, key_of, moment
-from rankscope_query_api.errors import InvalidRequestError
+from rankscope_query_api.answers import Page, conventional, json_answer, moment
 
 
 def test_fields_ending_in_ns_are_strings_and_other_numbers_numbers() -> None:
@@ -39,26 +35,3 @@ def test_a_page_says_that_it_is_not_the_last() -> None:
         "warnings": (),
         "gaps": (),
     }
-
-
-def test_a_cursor_brings_its_key_back() -> None:
-    text = cursor((2**64 - 1, -1, "läuft"))
-
-    assert key_of(text, (int, int, str)) == (2**64 - 1, -1, "läuft")
-    assert key_of(None, (int,)) is None
-    assert cursor(None) is None
-
-
-@pytest.mark.parametrize(
-    "text", ["", "%", "bm9wZQ", "WzFd", "W10", "eyJhIjoxfQ", "WzEsIjIiXQ", "WzFlNDAwXQ", "é", "W3RydWVd"]
-)
-def test_anything_else_is_no_cursor(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="is no cursor of this list"):
-        key_of(text, (int, int))
-
-
-def test_a_key_that_no_column_can_hold_is_no_cursor() -> None:
-    text = base64.urlsafe_b64encode(json.dumps([2**64]).encode()).decode()
-
-    with pytest.raises(InvalidRequestError):
-        key_of(text, (int,))

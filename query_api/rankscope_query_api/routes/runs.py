@@ -11,9 +11,10 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from rankscope_proto.names import ProcessRole, RunStatus
-from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of, moment
+from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import unknown
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
+from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json
 from rankscope_query_api.store import POINT_KEY, RUN_KEY, TraceStore
 from rankscope_query_api.values import Launch, Process, Record, RunKey, RunSummary
@@ -40,12 +41,13 @@ class MetricQuery(Paged):
 async def list_runs(request: Request, query: Annotated[Paged, Query()]) -> Response:
     """Lists the runs of the project, the latest first."""
     store = store_of(request)
-    found = await store.runs.runs(query.project, limit=query.limit, after=key_of(query.after, RUN_KEY))
+    listing = listing_of(request, query)
+    found = await store.runs.runs(query.project, limit=query.limit, after=listing.begin(RUN_KEY))
     by_run: defaultdict[str, list[Process]] = defaultdict(list)
     for process in await store.runs.processes(query.project, [run.run_id for run in found.items], config=False):
         by_run[process.run_id].append(process)
     items = [_run_json(run, by_run[run.run_id]) for run in found.items]
-    return json_answer(Page(items, found.total, cursor(found.next)).as_json())
+    return json_answer(Page(items, found.total, listing.cursor(found.next)).as_json())
 
 
 @router.get("/runs/{run}")
@@ -93,15 +95,19 @@ async def list_metrics(request: Request, run: Run, *, query: Annotated[MetricQue
     key = RunKey(query.project, run)
     await launches_of(store, key)
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("scalars",))]
+    listing = listing_of(request, query)
     if query.name is not None:
-        return await _points(store, key, query=query, gaps=gaps)
+        return await _points(store, key, query=query, listing=listing, gaps=gaps)
+    listing.begin(())  # this list is answered whole: no cursor is one of it
     items = await store.runs.metric_names(key)
     return json_answer(Page(items, len(items), gaps=gaps).as_json())
 
 
-async def _points(store: TraceStore, key: RunKey, *, query: MetricQuery, gaps: Sequence[dict[str, Json]]) -> Response:
+async def _points(
+    store: TraceStore, key: RunKey, *, query: MetricQuery, listing: Listing, gaps: Sequence[dict[str, Json]]
+) -> Response:
     name = query.name or ""
-    found = await store.runs.metric_points(key, name, limit=query.limit, after=key_of(query.after, POINT_KEY))
+    found = await store.runs.metric_points(key, name, limit=query.limit, after=listing.begin(POINT_KEY))
     if not found.total:
         known = [record["name"] for record in await store.runs.metric_names(key)]
         raise unknown("metric", name, project=key.project, known=known, lister=f"GET /api/v1/runs/{key.run}/metrics")
@@ -109,7 +115,7 @@ async def _points(store: TraceStore, key: RunKey, *, query: MetricQuery, gaps: S
         {name: value for name, value in point.items() if name != "time_ns"} | moment("time", point["time_ns"])
         for point in found.items
     ]
-    return json_answer(Page(items, found.total, cursor(found.next), gaps=gaps).as_json())
+    return json_answer(Page(items, found.total, listing.cursor(found.next), gaps=gaps).as_json())
 
 
 def _run_json(run: RunSummary, processes: Sequence[Process]) -> dict[str, Json]:

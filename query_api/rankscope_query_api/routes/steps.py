@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import Phase, SpanKind, SpanStatus
-from rankscope_query_api.answers import Json, Page, cursor, json_answer, key_of, moment
+from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import NotFoundError
 from rankscope_query_api.routes.asking import (
     PREFIX,
@@ -21,12 +21,15 @@ from rankscope_query_api.routes.asking import (
     launches_of,
     store_of,
 )
+from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import gap_json, span_hex, trace_hex
 from rankscope_query_api.store import STEP_KEY, TraceStore
 from rankscope_query_api.trees import Forest, MergedNode, RankStep, build_forest, merge_step
 from rankscope_query_api.values import Launch, Record, RunKey, Table
 
 router = APIRouter(prefix=PREFIX, tags=["steps"])
+
+Node = TypeVar("Node")
 
 _PLACE_KEY = (int,)
 """Shape of the key of a tree's nodes: how many came before."""
@@ -75,13 +78,14 @@ async def list_steps(request: Request, run: Run, *, query: Annotated[StepsQuery,
     key = RunKey(query.project, run)
     launches = await launches_of(store, key)
     launch = launch_named(launches, query.launch, among=()) if query.launch else None
+    listing = listing_of(request, query)
     found = await store.spans.steps(
-        key, launch=launch and launch.launch_id, limit=query.limit, after=key_of(query.after, STEP_KEY)
+        key, launch=launch and launch.launch_id, limit=query.limit, after=listing.begin(STEP_KEY)
     )
     attempts = {one.launch_id: one.attempt for one in launches}
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",))]
     items = [_step_json(run, record, attempts=attempts) for record in found.items]
-    return json_answer(Page(items, found.total, cursor(found.next), gaps=gaps).as_json())
+    return json_answer(Page(items, found.total, listing.cursor(found.next), gaps=gaps).as_json())
 
 
 @router.get("/runs/{run}/steps/{step}/tree")
@@ -92,18 +96,17 @@ async def show_tree(request: Request, run: Run, step: StepNumber, *, query: Anno
     """
     store = store_of(request)
     asked = await _asked(store, RunKey(query.project, run), step=step, launch=query.launch)
-    begin = int((key_of(query.after, _PLACE_KEY) or (0,))[0])
+    listing = listing_of(request, query, launch=asked.launch.launch_id)
     gaps = [gap_json(gap) for gap in await store.runs.gaps(asked.key, sections=("spans",), step=step)]
     if query.rank is not None:
-        return await _rank_tree(store, asked, rank=query.rank, begin=begin, limit=query.limit, gaps=gaps)
+        return await _rank_tree(store, asked, rank=query.rank, listing=listing, limit=query.limit, gaps=gaps)
     totals = await store.spans.step_paths(asked.key, asked.launch.launch_id, step=step)
     tree = await asyncio.to_thread(merge_step, totals, asked.world_size)
-    nodes = tree.nodes[begin : begin + query.limit]
-    end = begin + len(nodes)
+    nodes, after = _cut(tree.nodes, listing, limit=query.limit)
     page = Page(
         items=[_node_json(node) for node in nodes],
         total=len(tree.nodes),
-        next=cursor((end,) if end < len(tree.nodes) else None),
+        next=after,
         warnings=tree.warnings,
         gaps=gaps,
     )
@@ -126,7 +129,7 @@ async def _asked(store: TraceStore, key: RunKey, *, step: int, launch: str | Non
 
 
 async def _rank_tree(
-    store: TraceStore, asked: _Asked, *, rank: int, begin: int, limit: int, gaps: Sequence[dict[str, Json]]
+    store: TraceStore, asked: _Asked, *, rank: int, listing: Listing, limit: int, gaps: Sequence[dict[str, Json]]
 ) -> Response:
     table = await store.spans.step_spans(asked.key, asked.launch.launch_id, step=asked.step, rank=rank)
     if not table.columns or not table.columns[0]:
@@ -136,16 +139,23 @@ async def _rank_tree(
             code="unknown_rank",
         )
     forest, places = await asyncio.to_thread(_grown, table)
-    shown = places[begin : begin + limit]
-    end = begin + len(shown)
+    shown, after = _cut(places, listing, limit=limit)
     page = Page(
         items=[_span_node_json(table, forest, row=row, depth=depth) for row, depth in shown],
         total=forest.size,
-        next=cursor((end,) if end < len(places) else None),
+        next=after,
         warnings=forest.warnings(),
         gaps=gaps,
     )
     return json_answer({**page.as_json(), **asked.as_json(), "rank": rank})
+
+
+def _cut(nodes: Sequence[Node], listing: Listing, *, limit: int) -> tuple[Sequence[Node], str | None]:
+    """The nodes of the page that is asked for, and the cursor of the next one."""
+    begin = int((listing.begin(_PLACE_KEY) or (0,))[0])
+    shown = nodes[begin : begin + limit]
+    end = begin + len(shown)
+    return shown, listing.cursor((end,) if end < len(nodes) else None)
 
 
 def _grown(table: Table) -> tuple[Forest, list[tuple[int, int]]]:

@@ -7,8 +7,9 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from rankscope_proto.names import Role
-from rankscope_query_api.answers import Page, cursor, json_answer, key_of
+from rankscope_query_api.answers import Page, json_answer
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, code_named, launches_of, store_of
+from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json, tensor_json
 from rankscope_query_api.store import TENSOR_KEY
 from rankscope_query_api.values import RunKey, TensorFilter
@@ -36,7 +37,8 @@ async def list_tensors(request: Request, run: Run, *, query: Annotated[TensorQue
     key = RunKey(query.project, run)
     await launches_of(store, key)
     where = TensorFilter(query.path, query.step, query.rank, code_named(ROLES, query.role, parameter="role"))
-    found = await store.tensors.tensors(key, where, limit=query.limit, after=key_of(query.after, TENSOR_KEY))
+    listing = listing_of(request, query)
+    found = await store.tensors.tensors(key, where, limit=query.limit, after=listing.begin(TENSOR_KEY))
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("tensor_stats",), step=query.step)]
     items = [tensor_json(row) for row in found.items]
-    return json_answer(Page(items, found.total, cursor(found.next), gaps=gaps).as_json())
+    return json_answer(Page(items, found.total, listing.cursor(found.next), gaps=gaps).as_json())

@@ -9,9 +9,10 @@ from fastapi.responses import Response
 from pydantic import Field, field_validator
 
 from rankscope_proto.names import SpanKind, SpanStatus
-from rankscope_query_api.answers import Json, Key, Page, cursor, json_answer, key_of, moment
+from rankscope_query_api.answers import Json, Key, Page, json_answer, moment
 from rankscope_query_api.errors import NotFoundError, unknown
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, TraceId, code_named, launches_of, store_of
+from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json, span_json, trace_hex
 from rankscope_query_api.store import TRACE_KEY, TraceStore
 from rankscope_query_api.trees import Forest, build_forest
@@ -67,10 +68,11 @@ async def list_traces(request: Request, run: Run, *, query: Annotated[TraceQuery
         rank=query.rank,
         terms=(query.q or "").split(),
     )
-    found = await store.spans.traces(key, where, limit=query.limit, after=key_of(query.after, TRACE_KEY))
+    listing = listing_of(request, query)
+    found = await store.spans.traces(key, where, limit=query.limit, after=listing.begin(TRACE_KEY))
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",), step=query.step)]
     items = [_trace_json(trace) for trace in found.items]
-    return json_answer(Page(items, found.total, cursor(found.next), gaps=gaps).as_json())
+    return json_answer(Page(items, found.total, listing.cursor(found.next), gaps=gaps).as_json())
 
 
 @router.get("/runs/{run}/traces/{trace}/spans")
@@ -90,14 +92,15 @@ async def list_children(
         raise unknown("trace", trace.lower(), project=query.project, known=(), lister=f"GET /api/v1/runs/{run}/traces")
     forest = await asyncio.to_thread(build_forest, edges.span_id, edges.parent_span_id)
     rows = _children(forest, query.parent, trace=trace)
-    after = key_of(query.after, CHILD_KEY)
+    listing = listing_of(request, query)
+    after = listing.begin(CHILD_KEY)
     keys: list[Key] = [(edges.start_ns[row], edges.span_id[row]) for row in rows]
     begin = 0 if after is None else next((place for place, one in enumerate(keys) if one > after), len(keys))
     shown = rows[begin : begin + query.limit]
     last = keys[begin + len(shown) - 1] if begin + len(shown) < len(rows) else None
     items = await _span_items(store, key, trace=ids, forest=forest, rows=shown, span_ids=edges.span_id)
     gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",))]
-    page = Page(items, len(rows), cursor(last), warnings=forest.warnings(), gaps=gaps)
+    page = Page(items, len(rows), listing.cursor(last), warnings=forest.warnings(), gaps=gaps)
     return json_answer({**page.as_json(), "spans": forest.size})
 
 
