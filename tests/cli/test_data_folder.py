@@ -72,6 +72,28 @@ def test_the_folder_and_those_in_it_are_for_this_user_only(tmp_path: Path) -> No
     assert {path.stat().st_mode & 0o777 for path in (folder.path, folder.store, folder.broker)} == {0o700}
 
 
+@pytest.mark.parametrize(
+    ("mode", "who"), [(0o777, "every user"), (0o1777, "every user"), (0o770, "its group"), (0o755, ""), (0o700, "")]
+)
+def test_a_folder_that_others_can_write_is_told_with_its_mode_and_the_remedy(
+    mode: int, who: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    home.chmod(mode)
+
+    told = DataFolder(home).exposure()
+
+    assert bool(told) is bool(who)
+    if who:
+        assert f"can be written by {who} (mode {mode:04o})" in told
+        assert f"chmod go-w '{home}'" in told
+
+
+def test_a_folder_that_is_not_there_is_written_by_nobody(tmp_path: Path) -> None:
+    assert not DataFolder(tmp_path / "new").exposure()
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 

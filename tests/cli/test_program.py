@@ -224,6 +224,19 @@ def test_doctor_fails_where_the_server_does_not_answer(tmp_path: Path) -> None:
     assert "not reachable" in answer.json["environment"]["server"]["problem"]
 
 
+def test_a_folder_that_others_can_write_is_told_in_one_line(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+
+    started = without_modules(["chdb"], "up", home=tmp_path)
+    doctor = rankscope("doctor", home=tmp_path)
+    document = rankscope("doctor", "--json", home=tmp_path).json
+
+    for said in (started.stderr, doctor.stdout):
+        (line,) = [line for line in said.splitlines() if "mode 0777" in line]
+        assert line.startswith("warning: the data folder")
+    assert "mode 0777" in document["environment"]["data_folder"]["exposure"]
+
+
 def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
     program = "import sys; from rankscope.cli import main; sys.exit(main(['doctor']))"
 

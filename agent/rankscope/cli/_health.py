@@ -47,11 +47,13 @@ def environment_lines(report: Mapping[str, Any]) -> list[str]:
     folder, server = report["data_folder"], report["server"]
     packages = [f"{name} {version or 'not installed'}" for name, version in report["packages"].items()]
     access = "" if folder["writable"] else ", not writable"
+    exposure = [f"warning: {folder['exposure']}"] if folder["exposure"] else []
     return [
         f"rankscope  {report['rankscope']} (Python {report['python']})",
         f"packages   {', '.join(packages[:4])}",
         f"           {', '.join(packages[4:])}",
         f"data       {folder['path']} ({folder['free_gib']:.1f} GiB free{access})",
+        *exposure,
         f"held by    {_holder_words(folder['holder'])}",
         f"server     {_server_words(server)}",
         f"rank       {_rank_words(report['rank'])}",
@@ -71,6 +73,7 @@ def _folder_report(folder: DataFolder) -> Json:
     return {
         "path": str(folder.path),
         "exists": folder.path.exists(),
+        "exposure": folder.exposure() or None,
         "writable": os.access(existing, os.W_OK),
         "free_gib": shutil.disk_usage(existing).free / GIB,
         "holder": {"pid": holder.pid, "command": holder.command} if holder else None,

@@ -47,6 +47,8 @@ def up(  # noqa: PLR0913 - one for each option
     """
     folder = DataFolder(chosen_folder(home))
     ports = Ports(query=query_port, gateway=gateway_port)
+    if not as_json:
+        _warn_of(folder)
     if detach:
         _up_detached(folder, ports, wait_ready=wait_ready, log_level=log_level, as_json=as_json)
         return
@@ -80,7 +82,15 @@ def demo(
     Example: rankscope demo --exit --seed 7 --json build/demo.json
     """
     options = DemoOptions(seed=seed, steps=steps, faults=not no_faults, stays=not exit_at_end, json_path=json_path)
-    run_demo(DataFolder(chosen_folder(home)), options, say=say_aside if str(json_path) == "-" else say)
+    folder = DataFolder(chosen_folder(home))
+    _warn_of(folder)
+    run_demo(folder, options, say=say_aside if str(json_path) == "-" else say)
+
+
+def _warn_of(folder: DataFolder) -> None:
+    exposure = folder.exposure()
+    if exposure:
+        say_aside(f"warning: {exposure}")
 
 
 def _up_detached(folder: DataFolder, ports: Ports, *, wait_ready: bool, log_level: str, as_json: bool) -> None:

@@ -8,6 +8,8 @@ reads a folder holds it for seconds, so who comes second waits for it; a server 
 import fcntl
 import hashlib
 import os
+import shlex
+import stat
 import tempfile
 import time
 from collections.abc import Generator
@@ -100,6 +102,18 @@ class DataFolder:
                 f"the data folder {self.path} cannot be written",
                 hint="name a folder that you can write with --home or RANKSCOPE_HOME",
             )
+
+    def exposure(self) -> str:
+        """One sentence where others can write the folder, and so replace what is in it; else ""."""
+        try:
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+        except OSError:
+            return ""
+        if not mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return ""
+        who = "every user" if mode & stat.S_IWOTH else "its group"
+        remedy = f"chmod go-w {shlex.quote(str(self.path))}"
+        return f"the data folder {self.path} can be written by {who} (mode {mode:04o}): {remedy}"
 
     def holder(self) -> Holder | None:
         """Who holds the folder now, or None."""
