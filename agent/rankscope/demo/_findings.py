@@ -9,7 +9,9 @@ from rankscope.demo._options import RANKS, Say
 from rankscope.up import Client, Json, RefusedError, UpError, quoted
 
 PROJECT = "default"
-VISIBLE_ALLOWANCE_S = 60.0
+PATIENCE_S = 120.0
+"""How long nothing may arrive before the demo gives up; on a machine that is busy otherwise, rows come slowly."""
+
 INTERVAL_S = 0.2
 
 TENSORS_TOLD = 3
@@ -52,23 +54,48 @@ class Findings:
             say("nothing found: no rank held the others up, and every value was finite")
 
 
-def wait_until_visible(client: Client, run: str) -> Json:
+def wait_until_visible(client: Client, run: str, *, patience_s: float = PATIENCE_S) -> Json:
     """Return the run's completeness once every emitted row is in the store.
 
+    Args:
+        client: the query service.
+        run: a run whose training has ended.
+        patience_s: how long to wait while nothing arrives.
+
     Raises:
-        IncompleteError: rows are still missing after a minute.
+        IncompleteError: nothing has arrived for that long, and rows are still missing; the message says which.
     """
-    deadline = time.monotonic() + VISIBLE_ALLOWANCE_S
+    before: Json | None = None
+    deadline = time.monotonic() + patience_s
     while True:
         answer = _completeness(client, run)
         if answer and _is_whole(answer):
             return answer
+        if answer != before:
+            before, deadline = answer, time.monotonic() + patience_s
         if time.monotonic() > deadline:
             raise IncompleteError(
-                f"after {VISIBLE_ALLOWANCE_S:g} s not all rows of run {run!r} are in the store",
-                hint=f"`rankscope doctor {run}` names what is missing",
+                f"the training has ended, and for {patience_s:g} s nothing more of run {run!r} arrived in the store: "
+                f"{missing_words(answer)}",
+                hint="the server's log is up.log in the data folder; `rankscope up`, then `rankscope doctor "
+                f"{run}`, tells whether it arrived later",
             )
         time.sleep(INTERVAL_S)
+
+
+def missing_words(completeness: Json | None) -> str:
+    """What is missing of a demo's run: ranks of which nothing came, ranks without an end, faults, rows."""
+    if completeness is None:
+        return "no row of it is there"
+    processes: Sequence[Mapping[str, Any]] = completeness["processes"]
+    silent = sorted(set(range(RANKS)) - {process["rank"] for process in processes})
+    cut = sorted(process["rank"] for process in processes if not process["ended"])
+    words = [
+        *(f"nothing came of rank {rank}" for rank in silent),
+        *(f"the last rows of rank {rank} are missing" for rank in cut),
+        *(f"rank {process['rank']}: {fault}" for process in processes for fault in process["faults"]),
+    ]
+    return "; ".join(words)
 
 
 def findings_of(client: Client, run: str) -> Findings:

@@ -14,7 +14,9 @@ from rankscope.up._errors import FolderHeldError, PartFailedError
 from rankscope.up._folder import DataFolder
 from rankscope.up._parts import tethered
 
-READY_ALLOWANCE_S = 60.0
+READY_ALLOWANCE_S = 180.0
+"""A server is ready in seconds; on a machine whose cores are all busy it takes many times that."""
+
 STOP_ALLOWANCE_S = 90.0
 """More than all parts' own allowances: past it, something hangs and is killed."""
 
@@ -107,7 +109,11 @@ def _wait_ready(folder: DataFolder, pid: int, *, has_ended: Callable[[], bool]) 
         if has_ended():
             raise PartFailedError("rankscope up", f"{_last_words(log)} (log: {log})")
         time.sleep(INTERVAL_S)
-    raise PartFailedError("rankscope up", f"not ready within {READY_ALLOWANCE_S:g} s (process {pid}, log: {log})")
+    raise PartFailedError(
+        "rankscope up",
+        f"not ready within {READY_ALLOWANCE_S:g} s (process {pid}, log: {log})",
+        hint="is the machine short of CPU or memory? The log has what the server said so far",
+    )
 
 
 def _last_words(log: Path) -> str:

@@ -13,7 +13,7 @@ from rankscope.up._probes import http_ready, until
 from rankscope.up._server import working_in
 from rankscope.up._services import Serve, load_service, require
 
-START_ALLOWANCE_S = 60.0
+START_ALLOWANCE_S = 180.0
 
 
 class NothingKeptError(UpError):
