@@ -36,6 +36,7 @@ STATE_LIFETIME_S = 7 * 86_400
 """How long an incarnation that sends nothing is remembered; its `base` carries it on after that."""
 TIMEOUT_S = 5.0
 FULL_RETRY_MS = 500
+DISK_RETRY_MS = 1_000
 
 Fields = Mapping[bytes, bytes]
 """Fields of a stream entry."""
@@ -167,6 +168,7 @@ class Buffer:
         self._manifest = Script("manifest")
         self._claim = Script("claim")
         self._release = Script("release")
+        self._prepare = Script("prepare")
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -203,6 +205,7 @@ class Buffer:
 
         Raises:
             BrokerUnavailable: It does not.
+            Busy: It answers, and cannot write to its disk.
         """
         async with self._mapped():
             await self._client.execute_command("PING")
@@ -216,7 +219,7 @@ class Buffer:
             budget: Payload bytes the shard may hold.
 
         Raises:
-            Busy: The broker is at its memory limit.
+            Busy: The broker is at its memory limit, or cannot write to its disk.
             BrokerUnavailable: It may or may not have been accepted; offering it again tells.
         """
         incarnation = offer.incarnation
@@ -234,11 +237,7 @@ class Buffer:
     async def prepare_reading(self) -> None:
         """Makes the consumer group on every shard; safe to repeat."""
         for shard in range(SHARDS):
-            try:
-                await self._command("XGROUP", "CREATE", stream_key(shard), CONSUMER_GROUP, "0", "MKSTREAM")
-            except BrokerUnfit as error:
-                if "BUSYGROUP" not in str(error):
-                    raise
+            await self._run(self._prepare, [stream_key(shard)], CONSUMER_GROUP)
 
     async def read(self, *, count: int, block_ms: int) -> list[Entry]:
         """New entries of all shards, each shard's in stream order; empty after `block_ms` without any.
@@ -363,4 +362,10 @@ class Buffer:
                 f"Redis at {self._address} did not answer ({error}); is it running, and is RANKSCOPE_REDIS_URL right?"
             ) from error
         except redis.exceptions.RedisError as error:
+            if str(error).startswith("MISCONF"):
+                raise Busy(
+                    f"Redis at {self._address} cannot write to its disk and takes nothing until it can: "
+                    f"free space there, or see its log ({error})",
+                    retry_after_ms=DISK_RETRY_MS,
+                ) from error
             raise BrokerUnfit(f"Redis at {self._address} refused a command: {error}") from error

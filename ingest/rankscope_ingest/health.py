@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import grpc.aio
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
-from rankscope_ingest.errors import BrokerError
+from rankscope_ingest.errors import BrokerError, Busy
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class Pinged(Protocol):
     """The broker as this module needs it."""
 
     async def ping(self) -> None:
-        """Returns when the broker answers. Raises BrokerError when it does not."""
+        """Returns when the broker answers. Raises BrokerError when it does not, Busy when it writes nothing."""
         ...
 
 
@@ -48,15 +48,24 @@ class Health:
 
     async def watch(self, broker: Pinged, stop: asyncio.Event) -> None:
         """Follows the broker until `stop` is set, then says that no new call is wanted."""
+        status = HealthCheckResponse.UNKNOWN
         while not stop.is_set():
-            try:
-                await broker.ping()
-                status = HealthCheckResponse.SERVING
-            except BrokerError as error:
-                logger.warning("not serving: %s", error)
-                status = HealthCheckResponse.NOT_SERVING
+            status = await _looked(broker, before=status)
             for name in self._names:
                 await self._servicer.set(name, status)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_EVERY_S)
         await self._servicer.enter_graceful_shutdown()
+
+
+async def _looked(broker: Pinged, *, before: int) -> int:
+    """How the broker is now; a change is said once, however long it lasts."""
+    try:
+        await broker.ping()
+    except (BrokerError, Busy) as error:
+        if before != HealthCheckResponse.NOT_SERVING:
+            logger.warning("not serving: %s", error)
+        return HealthCheckResponse.NOT_SERVING
+    if before == HealthCheckResponse.NOT_SERVING:
+        logger.warning("serving again")
+    return HealthCheckResponse.SERVING

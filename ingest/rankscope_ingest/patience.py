@@ -1,4 +1,8 @@
-"""The one retry layer of the writer: the same call again, for as long as it takes."""
+"""The one retry layer of the writer: the same call again, for as long as it takes.
+
+A store or a broker that does not answer, is full or has no space on its disk is waited for: ending
+would not mend it, and what was accepted stays in the broker meanwhile.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -14,7 +14,7 @@ from typing import Protocol
 from rankscope_ingest import metrics
 from rankscope_ingest.collector import Collector
 from rankscope_ingest.entries import Entry, Place
-from rankscope_ingest.errors import BrokerUnavailable
+from rankscope_ingest.errors import BrokerUnavailable, Busy
 from rankscope_ingest.patience import patiently
 from rankscope_proto.identity import SHARDS
 
@@ -67,7 +67,7 @@ class Reading:
     async def _read_new(self, stop: asyncio.Event) -> None:
         try:
             entries = await self._source.read(count=self._count(), block_ms=READ_BLOCK_MS)
-        except BrokerUnavailable as error:
+        except (BrokerUnavailable, Busy) as error:
             logger.warning("reading stopped: %s", error)
             await self._catch_up(stop)
             return

@@ -18,7 +18,7 @@ from typing import Protocol
 import orjson
 
 from rankscope_ingest.buffer import WRITER_CLAIM, Claimant
-from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit
+from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy
 from rankscope_ingest.patience import patiently
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ async def holding_the_shards(claims: Claims, stop: asyncio.Event) -> AsyncGenera
             raise BrokerUnfit("another writer took the shards; this one was silent for too long and ends")
     finally:
         renewing.cancel()
-        with suppress(BrokerUnavailable):
+        with suppress(BrokerUnavailable, Busy):  # it lapses by itself
             await claims.release(WRITER_CLAIM, holder=claimant.id)
 
 

@@ -175,20 +175,22 @@ class Writer:
         if len(group.entries) == len(found):
             await self._write(group)
         else:
-            await self._source.commit(group)
-            await self._source.keep_manifest("")
+            await self._forget(group)
 
     async def _write(self, group: Group) -> None:
         started = time.monotonic()
         body = await asyncio.to_thread(group.body)
         await patiently(lambda: self._insert(body, group))
-        await patiently(lambda: self._source.commit(group))
-        await patiently(lambda: self._source.keep_manifest(""))
+        await self._forget(group)
         metrics.INSERT_SECONDS.observe(time.monotonic() - started)
         metrics.GROUP_ROWS.observe(group.rows)
         metrics.ROWS_WRITTEN.inc(group.rows)
         oldest_ms = min((int(entry.place.id.split("-")[0]) for entry in group.entries), default=0)
         metrics.STREAM_LAG.set(max(time.time() - oldest_ms / 1_000, 0))
+
+    async def _forget(self, group: Group) -> None:
+        await patiently(lambda: self._source.commit(group))
+        await patiently(lambda: self._source.keep_manifest(""))
 
     async def _insert(self, body: bytes, group: Group) -> None:
         started = time.monotonic()

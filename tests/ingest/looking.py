@@ -1,11 +1,16 @@
 """What the broker holds, looked at from outside with a client of its own."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
+
+import redis
 
 from rankscope_ingest.buffer import stream_key
 from rankscope_proto.identity import SHARDS
 from rankscope_proto.v1.batch_pb2 import Batch
 from tests.ground.brokers import Broker
+from tests.ground.processes import wait_until
 
 
 def entries_in(broker: Broker, shard: int) -> list[dict[bytes, bytes]]:
@@ -31,3 +36,22 @@ def keys_without_expiry(broker: Broker) -> set[bytes]:
     with broker.client() as client:
         keys = cast("list[bytes]", client.keys())
         return {key for key in keys if client.ttl(key) < 0}
+
+
+@contextmanager
+def without_disk(broker: Broker) -> Iterator[None]:
+    """Inside the block the broker cannot write to its disk, and answers writes with MISCONF."""
+    obstacle = broker.folder / "dump.rdb"  # a folder where its snapshot should go
+    obstacle.mkdir()
+    with broker.client() as client:
+        client.config_set("save", "3600 1")
+        client.bgsave()
+        wait_until(lambda: _last_save(client) == "err", what="the snapshot to fail")
+        yield
+        client.config_set("save", "")
+    obstacle.rmdir()
+
+
+def _last_save(client: redis.Redis) -> str:
+    facts = cast("dict[str, str]", client.info("persistence"))
+    return facts["rdb_last_bgsave_status"]

@@ -18,7 +18,7 @@ from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
 from rankscope_proto.identity import SHARDS
 from tests.ground.brokers import Broker
-from tests.ingest.looking import keys_without_expiry
+from tests.ingest.looking import keys_without_expiry, without_disk
 
 INCARNATION = b"0123456789abcdef"
 SHARD = 3
@@ -179,6 +179,28 @@ async def test_a_full_broker_refuses_batches_and_still_drains(buffer: Buffer, br
     assert granted is None
     with broker.client() as client:
         assert client.xlen(stream_key(SHARD)) == 0
+
+
+async def test_a_writer_can_start_on_a_full_broker(buffer: Buffer, broker: Broker) -> None:
+    await accept_many(buffer, 1)
+    with broker.client() as client:
+        client.config_set("maxmemory", "1")
+
+    await buffer.prepare_reading()
+    await buffer.prepare_reading()
+
+    assert len(await buffer.read(count=10, block_ms=100)) == 1
+
+
+async def test_a_broker_without_disk_is_waited_for(buffer: Buffer, broker: Broker) -> None:
+    with without_disk(broker):
+        with pytest.raises(Busy, match="cannot write to its disk") as busy:
+            await buffer.accept(SHARD, offer(0), budget=BUDGET)
+        with pytest.raises(Busy):
+            await buffer.ping()
+
+    assert busy.value.retry_after_ms > 0
+    assert (await buffer.accept(SHARD, offer(0), budget=BUDGET)).outcome is Outcome.ACCEPTED
 
 
 async def test_a_claim_has_one_holder_until_it_is_given_back_or_replaced(buffer: Buffer) -> None:

@@ -8,7 +8,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
-from rankscope_ingest import gateway
+from rankscope_ingest import gateway, health
 from rankscope_ingest.buffer import Accepted, Buffer, Claimant, Offer
 from rankscope_ingest.errors import BrokerUnavailable, CannotStart
 from rankscope_proto.identity import shard_of
@@ -18,7 +18,7 @@ from tests.ground.brokers import Broker
 from tests.ground.processes import answers, free_port
 from tests.ingest.batches import Sender, batch, seal
 from tests.ingest.calls import first_command, health_changes, push, push_bytes, refused, retry_info, stream
-from tests.ingest.looking import entries_in
+from tests.ingest.looking import entries_in, without_disk
 from tests.ingest.waiting import eventually
 
 
@@ -191,6 +191,25 @@ async def test_without_its_broker_the_gateway_asks_to_try_again(channel: grpc.ai
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert "RANKSCOPE_REDIS_URL" in (error.details() or "")
     assert b"google.rpc.RetryInfo" in (retry_info(error) or b"")
+
+
+async def test_a_broker_without_disk_is_waited_for_and_said_once(
+    channel: grpc.aio.Channel, broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "LOOK_EVERY_S", 0.01)
+    states = health_changes(channel, "rankscope.v1.Ingest")
+    before = await anext(states)
+    with without_disk(broker):
+        during = await anext(states)
+        error = await refused(channel, Sender().next())
+    after = await anext(states)
+
+    serving = HealthCheckResponse.SERVING
+    assert (before, during, after) == (serving, HealthCheckResponse.NOT_SERVING, serving)
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert b"google.rpc.RetryInfo" in (retry_info(error) or b"")
+    assert caplog.text.count("not serving") == 1
+    assert (await push(channel, Sender().next())).outcome == Ack.OUTCOME_ACCEPTED
 
 
 async def test_health_follows_the_broker(channel: grpc.aio.Channel, broker: Broker) -> None:

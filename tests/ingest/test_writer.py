@@ -19,7 +19,7 @@ from rankscope_proto.identity import shard_of
 from tests.ground.brokers import Broker
 from tests.ground.stores import Store
 from tests.ingest.batches import Sender
-from tests.ingest.looking import is_drained
+from tests.ingest.looking import is_drained, without_disk
 from tests.ingest.waiting import eventually
 
 ROWS = 6
@@ -224,6 +224,21 @@ async def test_a_broker_that_restarts_under_the_writer_loses_nothing(
         await eventually(lambda: is_drained(broker), watched=serving)
         broker.kill()
         broker.start()
+        await send(buffer, sender, count=2)
+        await eventually(lambda: is_drained(broker), watched=serving)
+
+    assert counts(clickhouse_front) == exactly(4)
+
+
+async def test_a_broker_whose_disk_is_full_for_a_while_is_waited_for(
+    buffer: Buffer, broker: Broker, clickhouse_front: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    sender = Sender()
+    async with running(broker, clickhouse_front) as serving:
+        await send(buffer, sender, count=2)
+        await eventually(lambda: is_drained(broker), watched=serving)
+        with without_disk(broker):
+            await eventually(lambda: "cannot write to its disk" in caplog.text, watched=serving)
         await send(buffer, sender, count=2)
         await eventually(lambda: is_drained(broker), watched=serving)
 
