@@ -1,5 +1,7 @@
 """The broker's scripts on a real broker: accept, commit, budget, claims, and what a full broker still does."""
 
+import random
+
 import pytest
 from pydantic import SecretStr
 
@@ -18,7 +20,7 @@ from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
 from rankscope_proto.identity import SHARDS
 from tests.ground.brokers import Broker
-from tests.ingest.looking import keys_without_expiry, without_disk
+from tests.ingest.looking import keys_without_expiry, kill_once_written, without_disk
 
 INCARNATION = b"0123456789abcdef"
 SHARD = 3
@@ -79,6 +81,54 @@ async def test_a_batch_at_its_senders_base_is_accepted_over_a_hole(buffer: Buffe
 
     assert (at_base.outcome, at_base.accepted) == (Outcome.ACCEPTED, 6)
     assert (behind_base.outcome, behind_base.accepted) == (Outcome.EXPECTED, 8)
+
+
+async def test_a_sender_that_a_foreign_base_passed_over_goes_on_where_it_was(buffer: Buffer, broker: Broker) -> None:
+    await accept_many(buffer, 2)
+    far = 2**40
+    await buffer.accept(SHARD, offer(far, base=far, digest=b"f" * 16), budget=BUDGET)
+
+    stands = [await buffer.accept(SHARD, offer(seq), budget=BUDGET) for seq in (2, 3, 3, 5, 4)]
+    onwards = await buffer.accept(SHARD, offer(far + 1), budget=BUDGET)
+
+    assert [(stand.outcome, stand.accepted) for stand in stands] == [
+        (Outcome.ACCEPTED, 3),
+        (Outcome.ACCEPTED, 4),
+        (Outcome.DUPLICATE, 4),
+        (Outcome.EXPECTED, 4),
+        (Outcome.ACCEPTED, 5),
+    ]
+    assert (onwards.outcome, onwards.accepted) == (Outcome.ACCEPTED, far + 2)
+    with broker.client() as client:
+        assert client.xlen(stream_key(SHARD)) == 7
+
+
+async def test_nothing_that_was_not_stored_is_ever_called_a_duplicate(buffer: Buffer, broker: Broker) -> None:
+    rng = random.Random(7)
+    stored: set[int] = set()
+    for _ in range(600):
+        seq = rng.randrange(40)
+        base = seq if rng.random() < 0.1 else 0
+        stand = await buffer.accept(SHARD, offer(seq, base=base), budget=10**9)
+
+        assert (stand.outcome is not Outcome.DUPLICATE) or seq in stored
+        assert (stand.outcome is not Outcome.ACCEPTED) or seq not in stored
+        if stand.outcome is Outcome.ACCEPTED:
+            stored.add(seq)
+    with broker.client() as client:
+        assert client.xlen(stream_key(SHARD)) == len(stored)
+        assert client.hlen(quarantine_key(SHARD)) <= 8
+
+
+async def test_a_sender_that_was_passed_over_is_not_told_that_its_batches_are_durable(buffer: Buffer) -> None:
+    await buffer.prepare_reading()
+    far = 2**40
+    await buffer.accept(SHARD, offer(far, base=far), budget=BUDGET)
+    await buffer.commit(Group(tuple(await buffer.read(count=10, block_ms=100))))
+
+    stands = [await buffer.accept(SHARD, offer(seq), budget=BUDGET) for seq in (0, 1)]
+
+    assert [(stand.accepted, stand.durable) for stand in stands] == [(1, 0), (2, 0)]
 
 
 async def test_a_full_shard_has_no_room_until_it_is_drained(buffer: Buffer) -> None:
@@ -230,7 +280,7 @@ def test_names_with_colons_do_not_make_two_claims_one() -> None:
 
 async def test_a_restarted_broker_still_has_what_it_accepted(buffer: Buffer, broker: Broker) -> None:
     await accept_many(buffer, 2)
-    broker.kill()
+    kill_once_written(broker)
 
     with pytest.raises(BrokerUnavailable, match="did not answer"):
         await buffer.accept(SHARD, offer(2), budget=BUDGET)
