@@ -11,12 +11,13 @@ from torch import nn
 
 from rankscope import Run
 from rankscope.examples.chars import CharModel, Text
+from rankscope.examples.train_chars import BATCH, CONTEXT
 from tests.bench.report import Report
 from tests.bench.test_span_cost import NowhereExporter
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
-CONTEXT, BATCH, STEPS, EVERY, WARM = 64, 4, 400, 10, 20
+STEPS, EVERY, WARM = 300, 10, 20
 
 
 def trainer(text: Text) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[int], None]]:
