@@ -1,17 +1,37 @@
 """Whether a run is all there: pure arithmetic on what the ledger, the tables and the declared losses say.
 
-Complete means: every batch number up to the last is there once, every table holds exactly the rows the batches hold,
-and what was emitted is what is stored plus what was declared lost. Whatever differs is a sentence that says how much.
+The sums agree where every batch number up to the last is there once, every table holds exactly the rows the batches
+hold, and what was emitted is what is stored plus what was declared lost. Whatever differs is a sentence that says how
+much. But sums know only what arrived: of a process that has not said its last word, batches that never left it cannot
+be missed. So a run is complete only where the sums agree and every process said its last word.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rankscope_proto.columns import SECTIONS
-from rankscope_query_api.values import LedgerEntry
+from rankscope_proto.names import ProcessRole
+from rankscope_query_api.values import SILENT_NS, LedgerEntry
 
 LASTING = tuple(section for section in SECTIONS if not section.expires)
 """The sections that can be asked: rows of the others vanish with time, so their absence proves nothing."""
+
+
+class Completeness(StrEnum):
+    """How much of a run is there."""
+
+    COMPLETE = "complete"
+    """The sums agree, and every process said its last word."""
+
+    SO_FAR = "so_far"
+    """All that arrived is stored; a process that still speaks, or may, has not said its last word."""
+
+    UNFINISHED = "unfinished"
+    """All that arrived is stored; a process fell silent without its last word: its last second may be missing."""
+
+    INCOMPLETE = "incomplete"
+    """The sums do not agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +49,28 @@ class SectionBalance:
         return self.emitted - self.stored - self.lost
 
 
+def state_of(entries: Sequence[LedgerEntry]) -> Completeness:
+    """How much of a run is there, of which these are all the processes that were heard."""
+    if any(faults(entry) for entry in entries):
+        return Completeness.INCOMPLETE
+    if all(said_last_word(entry) for entry in entries):
+        return Completeness.COMPLETE
+    return Completeness.UNFINISHED if any(is_silent(entry) for entry in entries) else Completeness.SO_FAR
+
+
+def said_last_word(entry: LedgerEntry) -> bool:
+    """Whether nothing more is to come of a process.
+
+    The gateway writes each event of its own as the one batch of an incarnation: that is its last word.
+    """
+    return entry.ended or entry.process_role == ProcessRole.SERVER
+
+
+def is_silent(entry: LedgerEntry) -> bool:
+    """Whether a process without a last word has not been heard of for so long that it is likely gone."""
+    return not said_last_word(entry) and entry.silent_ns > SILENT_NS
+
+
 def balances(entries: Sequence[LedgerEntry]) -> list[SectionBalance]:
     """The balance of each section, in wire order."""
     return [
@@ -43,7 +85,7 @@ def balances(entries: Sequence[LedgerEntry]) -> list[SectionBalance]:
 
 
 def faults(entry: LedgerEntry) -> list[str]:
-    """What is wrong with one process' data, a sentence each; nothing: it is complete."""
+    """What is wrong with one process' data, a sentence each; nothing: its sums agree."""
     found: list[str] = []
     absent = entry.last_seq + 1 - entry.distinct
     if absent:

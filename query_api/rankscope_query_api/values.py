@@ -17,6 +17,9 @@ Record: TypeAlias = dict[str, Any]
 
 Item = TypeVar("Item")
 
+SILENT_NS = 60 * 10**9
+"""A process sends a heartbeat every 5 s while a span is open, and its batches every second while it works."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -244,7 +247,9 @@ class LedgerEntry:
         recorded: Rows the ledger's batches hold, by section.
         stored: Rows the tables hold, by section.
         lost: Rows declared lost, by section.
-        ended: Whether the end of its stream was seen.
+        ended: Whether the end of its stream is stored.
+        heard_ns: When its last batch was received, by the receiver's clock.
+        silent_ns: Time since then, in ns.
     """
 
     incarnation: str
@@ -260,3 +265,5 @@ class LedgerEntry:
     stored: Mapping[str, int]
     lost: Mapping[str, int]
     ended: bool
+    heard_ns: int
+    silent_ns: int

@@ -10,6 +10,7 @@ from typing import Any
 from rankscope_proto.columns import SCHEMA_VERSION, SECTION_BY_NAME, SECTIONS
 from rankscope_proto.declaration import Field, Section, Wire
 from rankscope_proto.v1 import batch_pb2 as pb
+from tests.ground.stores import Store
 
 Row = Mapping[str, Any]
 
@@ -20,6 +21,8 @@ WEEK = 20780
 """The Monday before it in days since 1970-01-01."""
 
 MS = 1_000_000
+
+S = 1000 * MS
 
 
 class Writer:
@@ -92,6 +95,12 @@ class Writer:
     def skip(self) -> None:
         """Leaves a hole in the batch numbers."""
         self._seq += 1
+
+
+def heard(store: Store, *, seconds_ago: int) -> None:
+    """Every batch as if it had been received then."""
+    when = f"toUnixTimestamp64Nano(now64(9)) - {seconds_ago * S}"
+    store.client.command(f"ALTER TABLE batches UPDATE received = {when} WHERE 1 SETTINGS mutations_sync = 1")
 
 
 def _fill(message: Any, section: Section, rows: Sequence[Row], strings: dict[str, int]) -> None:

@@ -88,3 +88,23 @@ async def api(address: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the service."""
     async with httpx.AsyncClient(base_url=address, timeout=60) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture
+async def own(front_process: FrontProcess) -> AsyncIterator[Store]:
+    """A store of the test's own."""
+    store = Store(front_process.url)
+    migrate(store.client)
+    yield store
+    store.drop()
+
+
+@pytest_asyncio.fixture
+async def api_of_own(own: Store) -> AsyncIterator[httpx.AsyncClient]:
+    """The service over it."""
+    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": own.url})
+    store = ClickHouseStore(ClickHouse(settings, Metrics()))
+    transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+    await store.close()

@@ -21,6 +21,8 @@ NONFINITE_RANK, NONFINITE_STEP, NONFINITE_MODULE = 1, 14, "layers.2.mlp"
 STEP_NS = 300 * MS
 ROLLOUT = (0xFEED, 0x42)
 SECOND_START = START + 60_000 * MS
+LONG_AGO = 1_700_000_000_000_000_000
+"""When the first launch was heard last: it is silent on any day the tests run."""
 
 _PHASES = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
@@ -217,21 +219,29 @@ def _last_batch(writer: Writer, information: Row) -> pb.Batch:
         sealed_ns=end,
         lost={"spans": 3} if writer.rank == 3 else None,
         gaps=gaps,
-        events=[{"time": end, "kind": "end_of_stream", "name": "end", "severity": 2}],
+        events=[_end_of_stream(end)],
         run_info=[{**information, "status": RunStatus.FINISHED.code, "end": end}],
     )
+
+
+def _end_of_stream(time_ns: int) -> Row:
+    return {"time": time_ns, "kind": "end_of_stream", "name": "end", "severity": 2}
 
 
 def _first_launch() -> Iterator[pb.Batch]:
     for rank in (0, 1, 3):
         writer = Writer(RUN, rank, launch=FIRST_LAUNCH)
         spans = step_spans(rank, 0, launch=FIRST_LAUNCH, times=(MS, 30 * MS, 50 * MS, MS), start=START)
-        yield writer.seal(spans=spans)
+        batch = writer.seal(spans=spans)
+        batch.received = LONG_AGO
+        yield batch
 
 
 def _neighbours() -> Iterator[pb.Batch]:
     yield Writer(OTHER_RUN, 0, world_size=1).seal(
-        sealed_ns=START - 10**12, scalars=[{"name": "loss", "step": 0, "value": 1.0, "time": START}]
+        sealed_ns=START - 10**12,
+        scalars=[{"name": "loss", "step": 0, "value": 1.0, "time": START}],
+        events=[_end_of_stream(START)],
     )
     secret = Writer(RUN, 0, project="other", world_size=1, launch=b"\x0c" * 16)
     hi, lo = ROLLOUT

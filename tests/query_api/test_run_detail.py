@@ -1,45 +1,16 @@
 """What a run's detail says beside its launches: its latest step, what went wrong, what is open, who fell silent."""
 
-from collections.abc import AsyncIterator
-
 import httpx
-import pytest_asyncio
 
 from rankscope_proto.names import GapClass, RunStatus, Severity
 from rankscope_proto.v1 import batch_pb2 as pb
-from rankscope_query_api.app import create_app
-from rankscope_query_api.clickhouse import ClickHouse
-from rankscope_query_api.clickhouse_store import ClickHouseStore
-from rankscope_query_api.metrics import Metrics
-from rankscope_query_api.settings import Settings
-from tests.ground.stores import FrontProcess, Store
-from tests.proto.batches import insert, migrate
+from tests.ground.stores import Store
+from tests.proto.batches import insert
 from tests.query_api import story
 from tests.query_api.asking import RUN, get
-from tests.query_api.batches import MS, START, Row, Writer
+from tests.query_api.batches import MS, START, Row, S, Writer, heard
 
 RUNNING: Row = {"status": RunStatus.RUNNING.code, "start": START}
-S = 1000 * MS
-
-
-@pytest_asyncio.fixture
-async def own(front_process: FrontProcess) -> AsyncIterator[Store]:
-    """A store of the test's own."""
-    store = Store(front_process.url)
-    migrate(store.client)
-    yield store
-    store.drop()
-
-
-@pytest_asyncio.fixture
-async def api_of_own(own: Store) -> AsyncIterator[httpx.AsyncClient]:
-    """The service over it."""
-    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": own.url})
-    store = ClickHouseStore(ClickHouse(settings, Metrics()))
-    transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
-        yield opened
-    await store.close()
 
 
 def stack(heartbeat: int, *names: str) -> Row:
@@ -53,12 +24,6 @@ def stack(heartbeat: int, *names: str) -> Row:
         "stack_start": starts,
         "step": 7,
     }
-
-
-def heard(store: Store, *, seconds_ago: int) -> None:
-    """Every batch as if it had been received then."""
-    when = f"toUnixTimestamp64Nano(now64(9)) - {seconds_ago * S}"
-    store.client.command(f"ALTER TABLE batches UPDATE received = {when} WHERE 1 SETTINGS mutations_sync = 1")
 
 
 async def test_the_latest_step_is_in_the_detail(api: httpx.AsyncClient) -> None:

@@ -46,14 +46,23 @@ async def test_an_unknown_metric_names_the_nearest(api: httpx.AsyncClient) -> No
     assert "'loss'" in error["hint"]
 
 
-async def test_a_complete_run_is_called_complete_and_losses_are_counted(api: httpx.AsyncClient) -> None:
+async def test_losses_are_counted_and_a_launch_that_was_cut_off_leaves_the_run_unfinished(
+    api: httpx.AsyncClient,
+) -> None:
     answer = await get(api, f"{RUN}/completeness")
 
     spans = answer["sections"][0]
-    assert answer["complete"]
     assert (spans["section"], spans["lost"], spans["missing"]) == ("spans", 3, 0)
     assert spans["emitted"] == spans["stored"] + 3
-    assert not answer["ended"]  # the first launch was cut off
+    assert answer["state"] == "unfinished"
+    assert not answer["complete"]
+    assert not answer["ended"]
+
+
+async def test_a_complete_run_is_called_complete(api: httpx.AsyncClient) -> None:
+    answer = await get(api, f"/api/v1/runs/{story.OTHER_RUN}/completeness")
+
+    assert (answer["state"], answer["complete"], answer["ended"]) == ("complete", True, True)
 
 
 async def test_an_unknown_run_names_the_nearest_one(api: httpx.AsyncClient) -> None:

@@ -65,7 +65,7 @@ def state_of(run: Mapping[str, Any], completeness: Mapping[str, Any]) -> Json:
 def is_whole(report: Mapping[str, Any]) -> bool:
     """Whether nothing is known to be missing: no row, and no end of a process that runs no more."""
     gone = any(process["status"] not in {"", "running"} for process in report["run"]["open"])
-    return bool(report["completeness"]["complete"]) and not gone
+    return not _lacks_rows(report["completeness"]) and not gone
 
 
 def run_lines(report: Mapping[str, Any] | None) -> list[str]:
@@ -99,8 +99,13 @@ def _open_process(entry: Mapping[str, Any], process: Mapping[str, Any]) -> Json:
     }
 
 
+def _lacks_rows(completeness: Mapping[str, Any]) -> bool:
+    # The answer's `complete` is false of a run that is not over, too.
+    return any(process["faults"] for process in completeness["processes"])
+
+
 def _verdict(completeness: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    if not completeness["complete"]:
+    if _lacks_rows(completeness):
         return ": rows are missing"
     absent = f"nothing arrived of rank {_listed(state['missing_ranks'])}" if state["missing_ranks"] else ""
     if state["open"]:

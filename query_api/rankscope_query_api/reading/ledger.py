@@ -28,6 +28,8 @@ SELECT
     sum(copies) AS batches,
     count() AS distinct,
     max(seq) AS last_seq,
+    max(if(received > 0, received, sealed)) AS heard_ns,
+    toUnixTimestamp64Nano(now64(9)) - heard_ns AS silent_ns,
     {_SUMS}
 FROM (
     SELECT *, count() OVER (PARTITION BY incarnation, seq) AS copies,
@@ -131,5 +133,7 @@ def _entry(
         missing=ranges[incarnation],
         lost=lost[incarnation],
         ended=incarnation in closed,
+        heard_ns=record["heard_ns"],
+        silent_ns=record["silent_ns"],
         **values,
     )

@@ -17,12 +17,9 @@ from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, lau
 from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json
 from rankscope_query_api.store import POINT_KEY, RUN_KEY, TraceStore
-from rankscope_query_api.values import Launch, Process, Record, RunKey, RunSummary
+from rankscope_query_api.values import SILENT_NS, Launch, Process, Record, RunKey, RunSummary
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
-
-SILENT_NS = 60 * 10**9
-"""A process sends a heartbeat every 5 s while a span is open, and its batches every second while it works."""
 
 STACK_AGE_NS = 15 * 10**9
 """Three heartbeats: a process that sealed batches for longer without one has nothing open any more."""
