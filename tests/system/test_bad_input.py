@@ -68,6 +68,28 @@ def shorten_launch(made: Batch) -> None:
     made.header.launch_id = b"short"
 
 
+def share_one_attribute(size: int) -> Spoil:
+    """20,000 spans with one attribute of that many bytes between them: small to send, 2 GB as rows of 100 kB.
+
+    A batch like this stopped the writer, and with it everybody's data.
+    """
+
+    def spoil(made: Batch) -> None:
+        count, now = 20_000, time.time_ns()
+        del made.spans.span_id[:]
+        made.strings.extend(["notes", "x" * size])
+        spans = made.spans
+        spans.span_id.extend(range(1, count + 1))
+        for column, value in ((spans.trace_lo, 9), (spans.name, 1), (spans.start, now), (spans.duration, 5)):
+            column[:] = [value] * count
+        spans.step[:] = [0] * count
+        spans.attribute_keys.extend([2] * count)
+        spans.attribute_values.extend([3] * count)
+        spans.attribute_n.extend([1] * count)
+
+    return spoil
+
+
 BAD: dict[str, tuple[str, Spoil]] = {
     "a rank outside the world": ("header.rank", set_rank),
     "a launch id of five bytes": ("header.launch_id", shorten_launch),
@@ -75,6 +97,9 @@ BAD: dict[str, tuple[str, Spoil]] = {
     "an index outside the dictionary": ("spans.name", lambda made: made.spans.name.__setitem__(0, 7)),
     "a time before 2000": ("spans.start", lambda made: made.spans.start.__setitem__(1, 5)),
     "a batch over the limit": ("payload", lambda made: made.spans.inputs.extend(["x" * 3 * MIB] * 2)),
+    "rows that share a text of 100 kB": ("spans.attribute_values", share_one_attribute(100_000)),
+    "rows that share the longest text allowed": ("spans.attribute_values", share_one_attribute(32 * 1024)),
+    "a seq that the broker cannot count": ("seq", lambda made: setattr(made.header, "seq", 2**53)),
 }
 
 
