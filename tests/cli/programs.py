@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.ground.stacks import clean_environ
 
-TIMEOUT_S = 120
+TIMEOUT_S = 400
+"""Bounds a command that hangs. A demo takes 20 s on two idle cores, and ten times that where others use them."""
 
 
 @dataclass(frozen=True, slots=True)

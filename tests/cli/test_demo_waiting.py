@@ -1,5 +1,7 @@
 """The demo waits for its rows as long as some arrive, and says what is missing where none do."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +13,28 @@ from tests.ground.stacks import Stack
 
 def process(rank: int, *, ended: bool = True, faults: tuple[str, ...] = ()) -> dict[str, Any]:
     return {"rank": rank, "ended": ended, "faults": list(faults)}
+
+
+ENDED_BY_SIGNAL = """
+import os, signal, sys
+from rankscope.demo._demo import terminated_by_signal
+try:
+    with terminated_by_signal():
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        signal.sigtimedwait([], 10)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_demo_in_the_background_of_a_script_still_ends_by_signal(number: str) -> None:
+    # What `make test &` in a script does to SIGINT, for all below it; nohup does it to SIGHUP.
+    shell = f"trap '' INT HUP; exec '{sys.executable}' -c \"$0\" {number}"
+
+    done = subprocess.run(["bash", "-c", shell, ENDED_BY_SIGNAL], check=False, capture_output=True, text=True)
+
+    assert done.returncode == 130, done.stderr
 
 
 def test_a_run_of_which_nothing_arrives_is_given_up_with_the_place_to_look(stack: Stack) -> None:

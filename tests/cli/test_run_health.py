@@ -76,6 +76,12 @@ def test_a_run_that_fell_silent_is_interrupted_and_its_end_may_be_missing() -> N
     assert not is_whole(silent)
 
 
+def test_a_process_of_which_only_the_ledger_knows_that_it_is_silent_counts_too() -> None:
+    silent = report([{"rank": 0, "ended": False, "status": "", **SILENT}])
+
+    assert not is_whole(silent)
+
+
 def test_a_run_that_said_it_was_interrupted_has_an_end_and_may_be_complete() -> None:
     ended = report([{"rank": 0, "ended": True, "status": "interrupted"}], status="interrupted", end="2026-01-01")
 

@@ -64,7 +64,8 @@ def state_of(run: Mapping[str, Any], completeness: Mapping[str, Any]) -> Json:
 
 def is_whole(report: Mapping[str, Any]) -> bool:
     """Whether nothing is known to be missing: no row, and no end of a process that runs no more."""
-    gone = any(process["status"] not in {"", "running"} for process in report["run"]["open"])
+    processes: Sequence[Mapping[str, Any]] = report["run"]["open"]
+    gone = any(process["silent_since"] or process["status"] not in {"", "running"} for process in processes)
     return not _lacks_rows(report["completeness"]) and not gone
 
 
@@ -95,7 +96,7 @@ def _open_process(entry: Mapping[str, Any], process: Mapping[str, Any]) -> Json:
         "rank": entry["rank"],
         "incarnation": entry["incarnation"],
         "status": process.get("status", ""),
-        "silent_since": process.get("silent_since"),
+        "silent_since": process.get("silent_since") or entry.get("silent_since"),
     }
 
 

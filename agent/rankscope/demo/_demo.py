@@ -19,6 +19,8 @@ from rankscope.demo._options import RANKS, DemoOptions, Say
 from rankscope.demo._training import Training, new_run_id
 from rankscope.up import Client, DataFolder, call, require, running_server
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 SLOW_INPUT = 'span.phase == "input" and span.duration > 50ms | count() by rank'
 
 
@@ -46,8 +48,11 @@ def run_demo(folder: DataFolder, options: DemoOptions, *, say: Say) -> None:
 
 @contextlib.contextmanager
 def terminated_by_signal() -> Generator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C does, so that what it started is put away."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """SIGINT, SIGTERM and SIGHUP end the block, so that what it started is put away.
+
+    SIGINT too: a script's background command inherits that it is ignored, and then Python leaves it so.
+    """
+    before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
     try:
         yield
     finally:

@@ -142,7 +142,7 @@ def _completeness(client: Client, run: str) -> Json | None:
 
 def _is_whole(completeness: Json) -> bool:
     # Before a rank's last batch arrives, what is there may well be complete as far as it goes.
-    heard = len(completeness["processes"]) >= RANKS
+    heard = {process["rank"] for process in completeness["processes"]} >= set(range(RANKS))
     return bool(heard and completeness["ended"] and completeness["complete"])
 
 
