@@ -18,8 +18,10 @@ class Block:
             column). Dictionary fields are given as text. A field left out was not captured.
             `present` says which optional fields each row has, where rows differ. The producer
             does not change a column once it has handed it over.
+        text_bytes: Memory of its long text, where it may have any.
     """
 
     section: str
     count: int
     columns: Mapping[str, Column]
+    text_bytes: int = 0

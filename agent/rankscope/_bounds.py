@@ -136,10 +136,10 @@ def parts(block: Block) -> list[Block]:
     if block.count <= 1 or (block.count <= PART_ROWS and text_size(block) <= PART_TEXT):
         return [block]
     middle = block.count // 2
-    return [*parts(_slice(block, 0, middle)), *parts(_slice(block, middle, block.count))]
+    return [*parts(_slice(block, 0, end=middle)), *parts(_slice(block, middle, end=block.count))]
 
 
-def _slice(block: Block, first: int, end: int) -> Block:
+def _slice(block: Block, first: int, *, end: int) -> Block:
     section = SECTION_BY_NAME[block.section]
     starts: dict[str, list[int]] = {}
     columns: dict[str, Column] = {}

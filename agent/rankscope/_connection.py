@@ -36,6 +36,17 @@ _DETAILS = "grpc-status-details-bin"
 _RETRY_INFO = b"type.googleapis.com/google.rpc.RetryInfo"
 
 
+class _Use:
+    """In which process gRPC was first used here."""
+
+    pid = 0
+
+
+def survived_fork() -> bool:
+    """Whether gRPC works here: not in a child of a process that used it before, where the first call hangs."""
+    return _Use.pid in (0, os.getpid())
+
+
 class Connection:
     """A channel to the gateway, made when first asked for.
 
@@ -53,6 +64,7 @@ class Connection:
         """The channel of this process."""
         with self._lock:
             if self._channel is None:
+                _Use.pid = _Use.pid or os.getpid()
                 self._channel = grpc.insecure_channel(self.endpoint, options=OPTIONS)
             return self._channel
 

@@ -1,5 +1,6 @@
 """The one run of this process, and the module-level functions that act on it."""
 
+import os
 from typing import TYPE_CHECKING, Unpack
 
 from rankscope.errors import ConfigError
@@ -15,17 +16,19 @@ class _Slot:
     """Where the run of this process is kept, and how many there were."""
 
     run: "Run | None" = None
+    pid = 0
     count = 0
 
 
 def get() -> "Run | None":
-    """The current run; None before `init` and after `finish`."""
-    return _Slot.run
+    """The current run; None before `init`, after `finish`, and in a forked child until its own `init`."""
+    return _Slot.run if _Slot.pid == os.getpid() else None
 
 
 def replace(run: "Run") -> None:
     """Make a run the current one."""
     _Slot.run = run
+    _Slot.pid = os.getpid()
     _Slot.count += 1
 
 
@@ -41,7 +44,7 @@ def forget(run: "Run") -> None:
 
 
 def current_run() -> "Run":
-    """The run that `init` made.
+    """The run that `init` made; in a forked child, until its own `init`, the parent's, which records nothing there.
 
     Raises:
         ConfigError: there is none.

@@ -9,22 +9,28 @@ if TYPE_CHECKING:
     from rankscope._recording import Recording
     from rankscope._span import Span
 
+IDLE = "main"
+"""The thread of the row that has no spans."""
+
 MAX_STACK = 64
 """Innermost spans kept of a stack: more is a runaway recursion, and its end is what is asked for."""
 
 
-def open_span_block(recording: "Recording") -> Block | None:
-    """The open spans of every thread, outermost first; None when nothing is open."""
+def open_span_block(recording: "Recording") -> Block:
+    """The open spans of every thread, outermost first; one row without any where nothing is open.
+
+    That row says that the process lives: one that is silent for long reads as interrupted.
+    """
     stacks = _stacks(recording)
-    if not stacks:
-        return None
     names = {thread.ident: thread.name for thread in threading.enumerate()}
+    if not stacks:
+        stacks[0], names[0] = [], IDLE
     flat = [span for stack in stacks.values() for span in stack]
     columns: dict[str, Column] = {
         "heartbeat": [recording.clock.wall_ns()] * len(stacks),
         "thread": [names.get(ident) or f"thread {ident}" for ident in stacks],
         "stack_span_id": [span.id for span in flat],
-        "stack_name": [str(span.name) for span in flat],
+        "stack_name": [span.name for span in flat],
         "stack_start": [recording.clock.wall_at(span.start_mono_ns) for span in flat],
         "stack_n": [len(stack) for stack in stacks.values()],
     }

@@ -18,6 +18,7 @@ from rankscope import _current, _discovery
 from rankscope._agree import Agreement, agree
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
+from rankscope._labels import text_of
 from rankscope._rank import Place, find_rank
 from rankscope._run import Outcome, Run, status_after
 from rankscope._run_info import RunInfo, host_facts
@@ -30,6 +31,11 @@ from rankscope_proto.names import RunStatus
 if TYPE_CHECKING:
     from rankscope._claim import Claim
     from rankscope._connection import Connection
+
+_FORKED = (
+    "nothing is recorded: this process was forked from one that had used gRPC, which hangs here; "
+    "start it with `spawn`, or call rankscope.init() only after the fork"
+)
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
@@ -61,7 +67,8 @@ def init(
     """Join the run; every rank calls it, and all land in one run.
 
     A second call in one process returns the same run when project and run id agree with it or are
-    not given. In a forked child it returns a run that records nothing.
+    not given. A forked child does not belong to its parent's run and may make its own; where the parent used
+    gRPC before the fork it records nothing, and says so: gRPC hangs there. Start such children with `spawn`.
 
     Args:
         project: The unit of access; default: `RANKSCOPE_PROJECT`, else "default".
@@ -104,9 +111,9 @@ def _info(
     settings: Settings,
 ) -> RunInfo:
     return RunInfo(
-        name=name or "",
+        name="" if name is None else text_of(name),
         config=dict(config or {}),
-        tags=tuple(str(tag) for tag in tags or ()),
+        tags=tuple(text_of(tag) for tag in tags or ()),
         facts={**host_facts(), "rank_source": place.source},
         watch_level=settings.level,
         watch_every=settings.every,
@@ -117,19 +124,16 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     endpoint, why_not = _endpoint(settings)
     says = not settings.quiet and place.rank == 0
     if endpoint is None:
-        if says:
-            say(why_not)
-        unshared = _identity(settings, place, run_id=settings.run_id or readable_id(os.urandom(8)), launch_id=bytes(16))
-        run = Run(None, identity=unshared, info=info)
-        run.on_finish(lambda _: _current.forget(run))
-        return run
-    agreed = _agreed(settings, place)
-    identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
+        return _unrecorded(settings, place, info=info, why=why_not if says else "")
     # Not at the top: who records nowhere need not load gRPC, nor have its settings for fork changed.
     from rankscope._claim import Claim
-    from rankscope._connection import Connection
+    from rankscope._connection import Connection, survived_fork
     from rankscope._grpc_export import GrpcExporter
 
+    if not survived_fork():
+        return _unrecorded(settings, place, info=info, why="" if settings.quiet else _FORKED)
+    agreed = _agreed(settings, place)
+    identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
     connection = Connection(endpoint)
     claim = Claim(connection, identity)
     try:
@@ -144,6 +148,16 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
         say(_whereabouts(identity, endpoint, failure=answer.failure))
     run = Run(GrpcExporter(connection), identity=identity, info=info)
     _end_with_the_process(run, claim, connection=connection, is_quiet=settings.quiet)
+    return run
+
+
+def _unrecorded(settings: Settings, place: Place, *, info: RunInfo, why: str) -> Run:
+    """A run that records nothing; `why` is said, if given."""
+    if why:
+        say(why)
+    unshared = _identity(settings, place, run_id=settings.run_id or readable_id(os.urandom(8)), launch_id=bytes(16))
+    run = Run(None, identity=unshared, info=info)
+    run.on_finish(lambda _: _current.forget(run))
     return run
 
 
@@ -228,5 +242,5 @@ class _FailureHook:
     def __call__(
         self, error_class: type[BaseException], error: BaseException, traceback: TracebackType | None, /
     ) -> object:
-        self.status = status_after(error_class)
+        self.status = status_after(error_class, error)
         return self.before(error_class, error, traceback)

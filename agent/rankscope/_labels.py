@@ -1,51 +1,141 @@
-"""Labels and numbers of a span as they are kept: copied and plain, the moment they are given.
+"""Labels and numbers of a span as they are kept: copied, plain and cut, the moment they are given.
 
 Whatever is not text or a number becomes text in the caller's thread: the sealing thread must not
-run code of the training (a tensor's `str` waits for its device).
+run code of the training (a tensor's `str` waits for its device). Text that is far too long is cut here
+too, or the rows that wait would hold it: 12,000 spans with 500 kB each took 5.4 GB. A character more
+than the bound is left, so that the exact cut (`_span_columns`) sees it and flags the row.
+
+Promises: nothing here raises, whatever it is given.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rankscope._bounds import ATTRIBUTES, METRICS, NAME
 
 Label = str | int | float
 """Text or a number; numbers land in the numeric map."""
 
+SHORT = 64
+"""Characters of a text that the budget of rows covers; a longer one counts in the budget of text."""
+
+_FEW = 8
+"""Entries of a map that the budget of rows covers."""
+
 _PLAIN = frozenset((str, int, float))
+_NUMBER_BYTES = 8
+
+NoteFault = Callable[[str], None]
 
 
-def labels(given: Mapping[str, object]) -> dict[str, Label]:
-    """A copy of the labels with every value plain."""
-    kept: dict[str, object] = dict(given)
+class Labelled(Protocol):
+    """What has labels: a span.
+
+    Attributes:
+        text_bytes: Memory of its long text, so far.
+    """
+
+    text_bytes: int
+
+    def note_fault(self, what: str) -> None:
+        """Count something that could not be kept."""
+        ...
+
+
+def text_of(value: object, most: int = ATTRIBUTES + 1) -> str:
+    """The value's text, at most so many characters; says what is wrong where it has none."""
+    try:
+        return str.__getitem__(str(value), slice(most))
+    except Exception as error:  # noqa: BLE001  # a foreign type's __str__ may raise anything
+        return f"<{type(value).__qualname__} without text: {type(error).__qualname__}>"[:NAME]
+
+
+def name_of(value: object, owner: Labelled) -> str:
+    """The text of a name, an id or a key, a character above its bound at most."""
+    text = text_of(value, NAME + 1)
+    if len(text) > SHORT:
+        owner.text_bytes += sys.getsizeof(text)
+    return text
+
+
+def labels(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
+    """A copy of the labels with every value plain, about as much of them as a span may have."""
+    try:
+        kept: dict[str, object] = {**given}  # a third faster than `dict` is
+    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
+        owner.note_fault(f"attributes are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
+        return {}
     for key, value in kept.items():
-        if type(value) not in _PLAIN or type(key) is not str:
-            return {str(key): _plain(value) for key, value in kept.items()}
-    return kept  # pyright: ignore[reportReturnType]  # every value was just seen to be a Label
+        kind = type(value)
+        is_short = len(value) <= SHORT if kind is str else kind is int or kind is float  # pyright: ignore[reportArgumentType]
+        if not is_short or type(key) is not str or len(key) > SHORT:
+            return _cut(kept, owner)
+    return kept if len(kept) <= _FEW else _cut(kept, owner)  # pyright: ignore[reportReturnType]  # all are Labels
 
 
-def numbers(given: Mapping[str, float], note_fault: Callable[[str], None]) -> dict[str, float]:
+def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
+    kept: dict[str, Label] = {}
+    room, size = ATTRIBUTES + 1, 0
+    for key, value in given.items():
+        name, label = text_of(key, NAME + 1), _plain(value)
+        if isinstance(label, str):
+            label = label[: max(1, room - len(name))]
+            size += sys.getsizeof(label)
+        size += sys.getsizeof(name)
+        kept[name] = label
+        room -= len(name) + (len(label) if isinstance(label, str) else _NUMBER_BYTES)
+        if room <= 0:
+            break
+    owner.text_bytes += size
+    return kept
+
+
+def numbers(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, float]:
     """A copy with every value a float; what has no number is left out and noted."""
     kept: dict[str, float] = {}
-    for name, value in given.items():
+    try:
+        items = dict(given).items()
+    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
+        note_fault(f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
+        return kept
+    for name, value in items:
+        key = text_of(name, NAME + 1)
         try:
-            kept[str(name)] = float(value)
+            kept[key] = float(value)
         except Exception as error:  # noqa: BLE001  # a foreign type's __float__ may raise anything
-            note_fault(f"the metric {name!r} has no number: {error}")
+            note_fault(f"the metric {key!r} has no number: {text_of(error, NAME)}")
+    return kept
+
+
+def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
+    """As `numbers`, about as many of them as a span may have."""
+    kept = numbers(given, owner.note_fault)
+    room = METRICS
+    for count, name in enumerate(kept):
+        room -= len(name) + _NUMBER_BYTES
+        if room < 0:
+            kept = dict(list(kept.items())[: count + 1])
+            break
+    if len(kept) > _FEW or METRICS - room > _FEW * SHORT:
+        owner.text_bytes += METRICS - room
     return kept
 
 
 def _plain(value: object) -> Label:
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if type(value) in _PLAIN:
         return value  # pyright: ignore[reportReturnType]  # a member of _PLAIN
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, int):
-        return int(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     try:
-        return str(value)
-    except Exception as error:  # noqa: BLE001  # a foreign type's __str__ may raise anything
-        return f"<{type(value).__qualname__} without text: {type(error).__qualname__}>"
+        if isinstance(value, float):
+            return float(value)
+        if isinstance(value, int):
+            return int(value)
+    except Exception:  # noqa: BLE001  # a subclass may raise anything; it may have a text
+        return text_of(value)
+    return text_of(value)
 
 
 def number_of(value: Label) -> float | None:

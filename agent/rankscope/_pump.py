@@ -8,12 +8,14 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block
+from rankscope._bounds import NAME
 from rankscope._export import Exporter, SealedBatch
 from rankscope._heartbeat import open_span_block
+from rankscope._labels import text_of
 from rankscope._seal import SEAL_ROWS, Sealer
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import EventKind, GapCause, Severity
@@ -49,7 +51,8 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="rankscope-seal", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Send what waits already, so that a process killed at once leaves a trace, and start the thread."""
+        self._shielded(self._send_now)
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
@@ -63,13 +66,14 @@ class Pump:
 
         Args:
             last_rows: Rows to add at the very end.
-            deadline: Monotonic second to give up at.
+            deadline: Monotonic second to give up at; rows that are not sealed by then are dropped.
 
         Returns:
             Rows emitted that nobody accepted.
         """
-        while self._recording.ring.rows():
+        while self._recording.ring.rows() and time.monotonic() < deadline:
             self._drain()
+        self._recording.ring.give_up()
         self._drain()
         for block in last_rows:
             self._add(block)
@@ -106,10 +110,18 @@ class Pump:
     def _run(self) -> None:
         while not self._stopping:
             self._recording.ring.wait(self._pause_s())
-            try:
-                self._turn()
-            except Exception as error:  # noqa: BLE001  # the thread must outlive any fault, and says it
-                self._recording.note_fault(f"{type(error).__qualname__} while sealing: {error}")
+            self._shielded(self._turn)
+
+    def _shielded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  # training and the thread outlive any fault, and it is said
+            self._recording.note_fault(f"{type(error).__qualname__} while sealing: {text_of(error, NAME)}")
+
+    def _send_now(self) -> None:
+        self._drain()
+        self._seal()
+        self._deliver()
 
     def _pause_s(self) -> float:
         if self._held:
@@ -118,7 +130,7 @@ class Pump:
 
     def _turn(self) -> None:
         # A producer faster than this thread must not keep it from the rest.
-        while self._deliver() and self._drain() and time.monotonic() < self._beat_at:
+        while not self._stopping and self._deliver() and self._drain() and time.monotonic() < self._beat_at:
             pass
         now = time.monotonic()
         if now >= self._beat_at:
@@ -129,9 +141,8 @@ class Pump:
             self._deliver()
 
     def _beat(self) -> None:
-        block = open_span_block(self._recording)
-        if block is not None and not self._held:
-            self._add(block)
+        if not self._held:
+            self._add(open_span_block(self._recording))
 
     def _drain(self) -> bool:
         """Move a batch's worth of rows into the sealer; whether there were any."""

@@ -9,15 +9,20 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from rankscope._bounds import NAME
 from rankscope._clock import Clock
 from rankscope._identity import Identity
 from rankscope._ids import Ids
+from rankscope._labels import text_of
 from rankscope._ring import Ring
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
     from rankscope._block import Block
     from rankscope._span import Span
     from rankscope._step import LossListener, Step, StepListener
@@ -40,8 +45,7 @@ class Recording:
 
     Attributes:
         current: The innermost open span of this thread or task; a ContextVar, so that tasks do not
-            see each other's. The current *step* is one for the process: hooks run on threads of
-            autograd, which inherit no context.
+            see each other's.
         open_spans: Spans begun and not ended, by id.
         armed: Whether anything is recorded; False in a forked child and after the end.
         faults: How often each kind of internal fault happened.
@@ -59,7 +63,8 @@ class Recording:
         self.open_spans: dict[int, Span] = {}
         self.armed = True
         self.faults: Counter[str] = Counter()
-        self._step: Step | None = None
+        self._step: ContextVar[Step | None] = ContextVar("rankscope_step", default=None)
+        self._steps: list[Step] = []
         self._input_note: tuple[int, int] | None = None
         self._listeners: tuple[StepListener, ...] = ()
         self._loss_listeners: tuple[LossListener, ...] = ()
@@ -70,19 +75,31 @@ class Recording:
         if self.armed:
             self.ring.append(item)
 
-    def parent(self) -> "Span | None":
-        """The span that a new one belongs to."""
-        span = self.current.get()
-        return span if span is None or span.inner is None else span.inner
-
     def current_step(self) -> "Step | None":
-        """The step this process is in, whatever thread asks."""
-        return self._step
+        """The open step of this thread or task; without one, the last the process opened and did not end.
 
-    def replace_step(self, step: "Step | None") -> "Step | None":
-        """Make a step the current one; the one that was."""
-        before, self._step = self._step, step
-        return before
+        The latter is for hooks: they run on threads of autograd, which inherit no context.
+        """
+        step = self._step.get()
+        if step is not None and not step.status:
+            return step
+        try:
+            return self._steps[-1]
+        except IndexError:  # not asked before: another thread may end the last one meanwhile
+            return None
+
+    def enter_step(self, step: "Step") -> "Token[Step | None]":
+        """Make a step the current one, here and for the process."""
+        self._steps.append(step)
+        return self._step.set(step)
+
+    def leave_step(self, step: "Step", token: "Token[Step | None] | None") -> None:
+        """Take one's own step back, whichever others were opened since."""
+        with suppress(ValueError):  # left twice
+            self._steps.remove(step)
+        if token is not None:
+            with suppress(ValueError):  # left in another context than entered: that one is gone
+                self._step.reset(token)
 
     def add_step_listener(self, listener: "StepListener") -> None:
         """Tell `listener` of every step from now on."""
@@ -143,7 +160,7 @@ class Recording:
         try:
             callback(*arguments)
         except Exception as error:  # noqa: BLE001  # a listener's fault must not reach training
-            self.note_fault(f"{type(error).__qualname__} in {callback!r}: {error}")
+            self.note_fault(f"{type(error).__qualname__} in {text_of(callback, NAME)}: {text_of(error, NAME)}")
 
 
 def _disarm_in_child() -> None:

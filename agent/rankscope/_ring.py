@@ -1,7 +1,7 @@
 """The bounded place where training leaves rows for the sealing thread.
 
-Promises: an append never waits for I/O; when the ring is full the newest rows are dropped and
-counted; every row that was offered is either drained once or counted as dropped once, under any
+Promises: an append never waits for I/O; when the ring is full, of rows or of text, the newest rows are
+dropped and counted; every row that was offered is either drained once or counted as dropped once, under any
 number of threads.
 """
 
@@ -17,18 +17,27 @@ if TYPE_CHECKING:
 WAKE_ROWS = 2_000
 """Rows that wait before the sealing thread is woken: a full batch."""
 
+WAKE_TEXT = 2 * 1024 * 1024
+"""Bytes of long text that wait before it is woken, and that it takes at once."""
+
+CAPACITY_TEXT = 16 * 1024 * 1024
+"""Bytes of long text kept at most: with the sender's window of 16 MiB, the SDK's 32 MiB."""
+
 
 class Ring:
     """A bounded queue of finished spans and blocks.
 
     Args:
         capacity_rows: Rows kept at most; more are dropped and counted.
+        capacity_text: Bytes of long text kept at most, likewise; short text is covered by the rows.
     """
 
-    __slots__ = ("_capacity", "_dropped", "_items", "_lock", "_rows", "_wake", "_woken")
+    __slots__ = ("_capacity", "_capacity_text", "_dropped", "_items", "_lock", "_rows", "_text", "_wake", "_woken")
 
-    def __init__(self, capacity_rows: int) -> None:
+    def __init__(self, capacity_rows: int, *, capacity_text: int = CAPACITY_TEXT) -> None:
         self._capacity = capacity_rows
+        self._capacity_text = capacity_text
+        self._text = 0
         self._items: deque[Span | Block] = deque()
         self._rows = 0
         self._dropped: dict[str, int] = {}
@@ -40,30 +49,34 @@ class Ring:
 
     def append(self, item: "Span | Block") -> bool:
         """Take a finished item; False when there was no room and its rows were counted as dropped."""
-        rows = item.count
+        rows, text = item.count, item.text_bytes
         with self._lock:
-            if self._rows + rows > self._capacity:
+            if self._rows + rows > self._capacity or (text and self._text + text > self._capacity_text):
                 self._dropped[item.section] = self._dropped.get(item.section, 0) + rows
                 return False
             self._items.append(item)
             self._rows += rows
-            if self._rows < WAKE_ROWS or self._woken:
+            if text:
+                self._text += text
+            if self._woken or (self._rows < WAKE_ROWS and (not text or self._text < WAKE_TEXT)):
                 return True
             self._woken = True
         self._wake.put(None)
         return True
 
     def drain(self, max_rows: int) -> list["Span | Block"]:
-        """Take the oldest items out, until they hold `max_rows` rows or more, or none is left."""
+        """Take the oldest items out, until they hold `max_rows` rows or much text, or none is left."""
         taken: list[Span | Block] = []
-        rows = 0
+        rows = text = 0
         with self._lock:
             self._woken = False
-            while self._items and rows < max_rows:
+            while self._items and rows < max_rows and text < WAKE_TEXT:
                 item = self._items.popleft()
                 rows += item.count
+                text += item.text_bytes
                 taken.append(item)
             self._rows -= rows
+            self._text -= text
         return taken
 
     def take_dropped(self) -> dict[str, int]:
@@ -71,6 +84,14 @@ class Ring:
         with self._lock:
             dropped, self._dropped = self._dropped, {}
         return dropped
+
+    def give_up(self) -> None:
+        """Count everything that waits as dropped."""
+        with self._lock:
+            for item in self._items:
+                self._dropped[item.section] = self._dropped.get(item.section, 0) + item.count
+            self._items.clear()
+            self._rows = self._text = 0
 
     def rows(self) -> int:
         """Rows waiting."""

@@ -12,16 +12,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from rankscope._block import Block, Column
+from rankscope._bounds import NAME
+from rankscope._checked import checked_step
 from rankscope._clock import Clock, SystemClock
 from rankscope._export import Exporter
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._ids import Ids, RandomIds
-from rankscope._labels import labels, numbers
+from rankscope._labels import labels, numbers, text_of
 from rankscope._pump import Pump
 from rankscope._recording import Recording
 from rankscope._run_info import RunInfo, run_info_block
-from rankscope._span import Span, SpanFields, Trace, checked_step
+from rankscope._span import Span, SpanFields, Trace
 from rankscope._step import Step, checked_microstep
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
@@ -105,7 +107,7 @@ class Run:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        self.finish(status_after(error_class))
+        self.finish(status_after(error_class, error))
 
     @property
     def id(self) -> str:
@@ -181,8 +183,8 @@ class Run:
         """
         recording = self._recording
         trace = Trace(recording, name, kind=kind, parent=None)
-        if attributes:
-            trace.attributes = labels(attributes)
+        if attributes is not None:
+            trace.attributes = labels(attributes, trace)
         trace.describe(metrics, step, fields)
         around = recording.current_step()
         if around is not None:
@@ -207,10 +209,13 @@ class Run:
             ValueError: `kind`, `step` or an id is not one.
         """
         recording = self._recording
-        span = Span(recording, name, kind=kind, parent=recording.parent())
-        if attributes:
-            span.attributes = labels(attributes)
-        if metrics or fields or step is not None:
+        parent = recording.current.get()
+        if parent is not None and parent.inner is not None:
+            parent = parent.inner
+        span = Span(recording, name, kind=kind, parent=parent)
+        if attributes is not None:
+            span.attributes = labels(attributes, span)
+        if metrics is not None or fields or step is not None:
             span.describe(metrics, step, fields)
         return span
 
@@ -240,7 +245,7 @@ class Run:
             value: Anything `float` takes; what it does not take is counted and left out.
             step: Default: the step this process is in, if any.
         """
-        self.log_metrics({name: value}, step=step)
+        self.log_metrics({text_of(name, NAME + 1): value}, step=step)
 
     def log_metrics(self, values: Mapping[str, float], *, step: int | None = None) -> None:
         """Record values of several metrics at one moment.
@@ -270,7 +275,7 @@ class Run:
         }
         if step is not None:
             columns["step"] = (step,) * len(kept)
-        recording.append(Block("scalars", len(kept), columns))
+        recording.append(Block("scalars", len(kept), columns, sum(map(len, kept))))
 
     def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
         """Observe a model's tensors and the phases of its steps; see `rankscope.watch`.
@@ -320,10 +325,13 @@ class Run:
         self._on_finish.append(callback)
 
 
-def status_after(error_class: type[BaseException] | None) -> RunStatus:
-    """How a process ended that leaves with this exception."""
+def status_after(error_class: type[BaseException] | None, error: BaseException | None) -> RunStatus:
+    """How a process ended that leaves with this exception; `sys.exit` is no failure where its code is 0."""
     if error_class is None:
         return RunStatus.FINISHED
+    if isinstance(error, SystemExit):
+        is_fine = error.code is None or (isinstance(error.code, int) and error.code == 0)
+        return RunStatus.FINISHED if is_fine else RunStatus.FAILED
     return RunStatus.INTERRUPTED if issubclass(error_class, KeyboardInterrupt) else RunStatus.FAILED
 
 

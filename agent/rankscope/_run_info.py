@@ -16,6 +16,7 @@ from typing import cast
 
 from rankscope._block import Block, Column
 from rankscope._bounds import DOCUMENT, TAGS, VALUE, cut
+from rankscope._labels import text_of
 from rankscope_proto.names import RunStatus
 
 _WORDS = r"(?:(?:api|access|private)[_-]?key|authorization|passw(?:or)?d|secret|token(?![a-z])|credential)"
@@ -62,7 +63,7 @@ def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: i
     """One row of `run_info`."""
     columns: dict[str, Column] = {
         "status": (status.code,),
-        "name": (str(info.name),),
+        "name": (text_of(info.name),),
         "config": (config_json(info.config),),
         "tags": info.tags[:TAGS],
         "tag_n": (len(info.tags[:TAGS]),),
@@ -82,10 +83,10 @@ def config_json(config: Mapping[str, object]) -> str:
     try:
         text = json.dumps(_plain(config), ensure_ascii=False, allow_nan=False)
     except Exception as error:  # noqa: BLE001  # a foreign object's str may raise anything
-        text = json.dumps({"unreadable": f"{type(error).__qualname__}: {error}"})
+        text = json.dumps({"unreadable": f"{type(error).__qualname__}: {text_of(error)}"})
     if cut(text, DOCUMENT) is text:
         return text
-    keys = [cut(str(key), _KEY_BYTES) for key in list(config)[:_KEYS_KEPT]]
+    keys = [cut(text_of(key, _KEY_BYTES), _KEY_BYTES) for key in list(config)[:_KEYS_KEPT]]
     return json.dumps({"too_long": f"{len(text)} characters; {DOCUMENT} bytes are kept", "keys": keys})
 
 

@@ -5,13 +5,15 @@ batch needs beyond that (paths, dictionaries, columns) is made later by the seal
 finished span is never changed: the sealing thread may be reading it.
 """
 
-import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, SupportsIndex, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
 
-from rankscope._labels import Label, labels, numbers
+from rankscope._bounds import LINKS, NAME
+from rankscope._checked import checked_step, hex_id
+from rankscope._labels import SHORT, Label, labels, metrics, name_of, text_of
 from rankscope_proto.names import SPAN_FLAGS, SpanKind, SpanStatus
 
 if TYPE_CHECKING:
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 KINDS: dict[str, int] = {kind.value: kind.code for kind in SpanKind}
 OK, ERROR, INTERRUPTED = (status.code for status in SpanStatus)
 IN_STEP_TRACE = SPAN_FLAGS["in_step_trace"]
-MAX_INT64 = 2**63 - 1
 _LOWER = 2**64 - 1
+_LINK_BYTES = 160
+"""Memory of a link: a tuple of three numbers."""
 
 Link = tuple[int, int, int]
 """A linked span: trace id's upper and lower half, span id (0: the whole trace)."""
@@ -64,6 +67,7 @@ class Span:
         at_step: Training step or episode; None outside one.
         attributes: Labels, None while there are none; change them with `set_attribute`.
         metrics: Numbers, None while there are none; change them with `log_metric`.
+        text_bytes: Memory of its long text, which the ring has a budget for.
         inner: The span that new spans inside this one belong to, where it is not this one.
     """
 
@@ -90,6 +94,7 @@ class Span:
         "rollout_id",
         "start_mono_ns",
         "status",
+        "text_bytes",
         "thread",
         "thread_id",
         "trace",
@@ -105,12 +110,12 @@ class Span:
             raise ValueError(f"a span's kind is one of {', '.join(KINDS)}, not {kind!r}") from None
         self._recording = recording
         self._token: Token[Span | None] | None = None
-        self.name = name
+        self.start_mono_ns = self.end_mono_ns = self.status = self.phase_code = self.thread = self.text_bytes = 0
+        self.name = name if type(name) is str and len(name) <= SHORT else name_of(name, self)
         self.id = recording.new_span_id()
         self.attributes: dict[str, Label] | None = None
         self.metrics: dict[str, float] | None = None
         self.links: tuple[Link, ...] = ()
-        self.start_mono_ns = self.end_mono_ns = self.status = self.phase_code = self.thread = 0
         self.error_type = ""
         self.path: str | None = None
         self.inner: Span | None = None
@@ -158,7 +163,14 @@ class Span:
                 pass
         if error_class is not None:
             self._fail(error_class)
-        self._end(now_ns)
+        if self.end_mono_ns:
+            return
+        # As `_end`: its call would cost a fiftieth of a span.
+        self.end_mono_ns = now_ns
+        self.status = self.status or OK
+        recording.open_spans.pop(self.id, None)
+        if recording.armed:
+            recording.ring.append(self)
 
     @property
     def trace_id(self) -> str:
@@ -201,9 +213,9 @@ class Span:
             ValueError: `kind`, `step` or an id is not one.
         """
         child = Span(self._recording, name, kind=kind, parent=self)
-        if attributes:
-            child.attributes = labels(attributes)
-        if metrics or fields or step is not None:
+        if attributes is not None:
+            child.attributes = labels(attributes, child)
+        if metrics is not None or fields or step is not None:
             child.describe(metrics, step, fields)
         return child
 
@@ -212,14 +224,19 @@ class Span:
         if self.status:
             self._recording.note_fault("set_attribute after the span ended: not kept")
             return
-        self.attributes = {**(self.attributes or {}), **labels({key: value})}
+        name = text_of(key, NAME + 1)
+        self.attributes = labels({**(self.attributes or {}), name: value}, self)
 
     def log_metric(self, name: str, value: float) -> None:
         """Set one number of the span, such as a reward or a count of tokens."""
         if self.status:
             self._recording.note_fault("log_metric after the span ended: not kept")
             return
-        self.metrics = {**(self.metrics or {}), **numbers({name: value}, self._recording.note_fault)}
+        self.metrics = metrics({**(self.metrics or {}), text_of(name, NAME + 1): value}, self)
+
+    def note_fault(self, what: str) -> None:
+        """Count something that could not be kept."""
+        self._recording.note_fault(what)
 
     def start(self) -> Self:
         """Start now, without becoming the parent of spans made meanwhile; `end` ends it."""
@@ -241,15 +258,15 @@ class Span:
             self.flags |= SPAN_FLAGS["interrupted"]
         self._end(self._recording.mono_ns())
 
-    def describe(self, metrics: Mapping[str, float] | None, step: int | None, /, fields: SpanFields) -> None:
-        """Set what few spans have.
+    def describe(self, given: Mapping[str, float] | None, step: int | None, /, fields: SpanFields) -> None:
+        """Set what few spans have: metrics, the step, and fields.
 
         Raises:
             ValueError: `step` or an id is not one.
             TypeError: a field nobody knows.
         """
-        if metrics:
-            self.metrics = numbers(metrics, self._recording.note_fault)
+        if given is not None:
+            self.metrics = metrics(given, self)
         if step is not None:
             self.at_step = checked_step(step)
         for name, value in fields.items():
@@ -270,7 +287,7 @@ class Span:
         return self
 
     def _fail(self, error_class: type[BaseException]) -> None:
-        self.error_type = error_class.__qualname__
+        self.error_type = error_class.__qualname__[: NAME + 1]
         if issubclass(error_class, Exception):
             self.status = ERROR
         else:
@@ -295,44 +312,6 @@ class Trace(Span):
     __slots__ = ()
 
 
-def checked_step(step: object) -> int:
-    """The step as an int.
-
-    Raises:
-        ValueError: not a whole number from 0 to 2**63 - 1.
-    """
-    number = whole_number(step)
-    if number is None or not 0 <= number <= MAX_INT64:
-        raise ValueError(f"a step is a whole number from 0 to 2**63 - 1, not {step!r}")
-    return number
-
-
-def whole_number(value: object) -> int | None:
-    """The value of an int or of what stands for one, such as numpy's; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:  # an array of several numbers has the method too
-        return None
-
-
-def hex_id(text: object, digits: int) -> int:
-    """The value of an id of so many hex digits.
-
-    Raises:
-        ValueError: another length, other characters, or zero.
-    """
-    valid = isinstance(text, str) and len(text) == digits and text.isascii() and text.isalnum()
-    try:
-        value = int(text, 16) if valid and isinstance(text, str) else 0
-    except ValueError:
-        value = 0
-    if not value:
-        raise ValueError(f"an id here is {digits} hex digits, not all zero, not {text!r}")
-    return value
-
-
 def link_to(target: "Span | tuple[str, str]") -> Link:
     """A link to a span, or to (trace id, span id) as hex texts.
 
@@ -347,7 +326,21 @@ def link_to(target: "Span | tuple[str, str]") -> Link:
 
 
 def _set_links(span: Span, value: object) -> None:
-    span.links = tuple(link_to(target) for target in cast("Sequence[Span | tuple[str, str]]", value))
+    try:
+        targets = tuple(islice(cast("Sequence[Span | tuple[str, str]]", value), LINKS + 1))
+    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
+        span.note_fault(f"links are a sequence, not a {type(value).__qualname__}: {text_of(error, NAME)}")
+        return
+    span.links = tuple(link_to(target) for target in targets if _is_target(target, span))
+    span.text_bytes += _LINK_BYTES * len(span.links)
+
+
+def _is_target(target: object, span: Span) -> bool:
+    pair = cast("tuple[object, ...]", target) if isinstance(target, tuple) else ()
+    if isinstance(target, Span) or len(pair) == 2:
+        return True
+    span.note_fault("a link is a span or a pair of ids: others are not kept")
+    return False
 
 
 def _set_trace_id(span: Span, value: object) -> None:
@@ -363,11 +356,11 @@ def _set_parent_span_id(span: Span, value: object) -> None:
 
 
 def _set_thread_id(span: Span, value: object) -> None:
-    span.thread_id = str(value)
+    span.thread_id = name_of(value, span)
 
 
 def _set_rollout_id(span: Span, value: object) -> None:
-    span.rollout_id = str(value)
+    span.rollout_id = name_of(value, span)
 
 
 _FIELDS: dict[str, Callable[[Span, object], None]] = {

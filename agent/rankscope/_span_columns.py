@@ -49,7 +49,7 @@ def span_block(spans: Sequence["Span"], clock: "Clock") -> Block:
         "span_id": [span.id for span in spans],
         "trace_hi": [span.trace >> 64 for span in spans],
         "trace_lo": [span.trace & _LOWER for span in spans],
-        "name": [span.name if type(span.name) is str else str(span.name) for span in spans],
+        "name": [span.name for span in spans],
         "path": [span.path or path_of(span) for span in spans],
         "kind": [span.kind for span in spans],
         "status": [span.status for span in spans],
@@ -92,11 +92,10 @@ def path_of(span: "Span") -> str:
     return path
 
 
-def _escaped(name: object) -> str:
-    text = str(name)
-    if "%" in text or "/" in text:
-        text = text.replace("%", "%25").replace("/", "%2F")
-    return cut(text, NAME)
+def _escaped(name: str) -> str:
+    if "%" in name or "/" in name:
+        name = name.replace("%", "%25").replace("/", "%2F")
+    return cut(name, NAME)
 
 
 class _Map:

@@ -8,11 +8,14 @@ automatic ones at most one is open, and none while one by hand is.
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rankscope._span import IN_STEP_TRACE, Span, whole_number
+from rankscope._checked import whole_number
+from rankscope._span import IN_STEP_TRACE, Span
 from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import Phase
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
     from rankscope._recording import Recording
 
 MAX_MICROSTEP = 2**32 - 1
@@ -27,7 +30,7 @@ class StepListener(Protocol):
         ...
 
     def step_ended(self, step: "Step", /) -> object:
-        """A step ended; its time is taken already, and no step is current."""
+        """A step ended; its time is taken already, and it is not current."""
         ...
 
     def run_finishing(self) -> object:
@@ -49,7 +52,7 @@ class Step(Span):
     It is the root of the step's trace: spans made inside it are its children.
     """
 
-    __slots__ = ("_by_hand", "_outer", "index")
+    __slots__ = ("_by_hand", "_entered", "index")
 
     def __init__(self, recording: "Recording", index: int, *, microstep: int) -> None:
         super().__init__(recording, "step", kind=SYSTEM, parent=None)
@@ -60,7 +63,7 @@ class Step(Span):
         upper, lower = step_trace_id(identity.run_id, identity.launch_id, index)
         self.trace = upper << 64 | lower
         self._by_hand = 0
-        self._outer: Step | None = None
+        self._entered: Token[Step | None] | None = None
 
     @property
     def step(self) -> int:
@@ -74,7 +77,7 @@ class Step(Span):
         if note is not None:
             self.start_mono_ns = note[0]
             _phase_span(self, Phase.INPUT).finished(*note)
-        self._outer = recording.replace_step(self)
+        self._entered = recording.enter_step(self)
         recording.tell_started(self)
         return self
 
@@ -87,7 +90,8 @@ class Step(Span):
     ) -> None:
         self._end_automatic(self._recording.mono_ns())
         super().__exit__(error_class, error, traceback)
-        self._recording.replace_step(self._outer)
+        token, self._entered = self._entered, None
+        self._recording.leave_step(self, token)
         self._recording.tell_ended(self)
 
     def phase(self, name: str) -> "PhaseSpan":

@@ -14,6 +14,7 @@ from rankscope_proto.columns import SECTIONS
 from rankscope_proto.declaration import Wire
 from rankscope_proto.names import SPAN_FLAGS, GapCause
 from rankscope_proto.v1.batch_pb2 import Batch
+from tests.ground.processes import wait_until
 
 TIME = 1_750_000_000_000_000_000
 HUGE = "x" * 5_000_000
@@ -93,9 +94,12 @@ def test_long_text_said_by_many_rows_is_spread_over_batches() -> None:
     exporter = MemoryExporter()
 
     with Run(exporter) as run:
-        for _ in range(3_000):
+        ring = run._recording.ring  # pyright: ignore[reportPrivateUsage]  # to give no more than it keeps
+        for index in range(3_000):
             with run.span("a", attributes={"prompt": "x" * 30_000}):
                 pass
+            if index % 200 == 0:
+                wait_until(lambda: not ring.rows(), what="take what waits")
 
     assert len(exporter.rows("spans")) == 3_000
     assert_all_acceptable(exporter)

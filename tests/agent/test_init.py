@@ -169,7 +169,8 @@ def test_forked_children_record_nothing_and_end_as_they_want(gateway: ScriptedGa
         if child == 0:
             with run.span("child"):
                 run.log_metric("child", 1)
-            assert not rankscope.init().is_recording
+            rankscope.current_run().log_metric("child", 1)
+            assert (rankscope.init() is run, rankscope.init().is_recording) == (False, False)
             rankscope.finish()
             sys.exit(5)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
@@ -180,9 +181,32 @@ def test_forked_children_record_nothing_and_end_as_they_want(gateway: ScriptedGa
     ended = run_program(STEP + source.replace("\n    ", "\n"), tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
 
     assert ended.code == 0, ended.err
+    assert sum("forked from one that had used gRPC" in line for line in ended.said) == 5
     assert [row["name"] for row in rows(gateway, "spans")] == ["step", "step"]
     assert [row["name"] for row in rows(gateway, "scalars")] == ["loss"]
     assert len({sealed.incarnation for sealed in gateway.accepted}) == 1
+
+
+def test_a_child_forked_from_a_run_that_records_nowhere_makes_its_own(gateway: ScriptedGateway, tmp_path: Path) -> None:
+    source = f"""
+    import os
+    import rankscope
+    run = rankscope.init("chars", mode="disabled")
+    child = os.fork()
+    if child == 0:
+        own = rankscope.init("chars", run_id="own", endpoint="{gateway.endpoint}")
+        own.log_metric("child", 1)
+        rankscope.finish()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert rankscope.current_run() is run
+    """
+
+    ended = run_program(source, tmp_path)
+
+    assert ended.code == 0, ended.err
+    assert [row["name"] for row in rows(gateway, "scalars")] == ["child"]
+    assert batches_of(gateway)[-1].header.run_id == "own"
 
 
 def test_a_second_init_is_the_same_run_or_an_error_that_says_what_to_do(quiet: None) -> None:

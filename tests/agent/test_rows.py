@@ -113,12 +113,9 @@ def test_a_heartbeat_shows_the_open_spans_of_each_thread_outermost_first() -> No
             thread.start()
             entered.wait(10)
             recording = run._recording  # pyright: ignore[reportPrivateUsage]  # what the sealing thread reads
-            block = open_span_block(recording)
-            assert block is not None
-            recording.append(block)
+            recording.append(open_span_block(recording))
         leave.set()
         thread.join()
-        assert open_span_block(recording) is None
 
     rows = {row["thread"]: row for row in exporter.rows("open_spans")}
     assert rows["MainThread"]["stack_name"] == ["step", "outer", "inner"]
@@ -204,6 +201,40 @@ def test_heartbeats_come_by_themselves_while_a_span_is_open(monkeypatch: pytest.
         wait_until(lambda: len(exporter.rows("open_spans")) >= 2, what="beat twice")
 
     assert {str(row["stack_name"]) for row in exporter.rows("open_spans")} == {"['hangs']"}
+
+
+def test_heartbeats_come_while_nothing_is_open_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope._pump.HEARTBEAT_S", 0.02)
+    monkeypatch.setattr("rankscope._pump.SEAL_S", 0.02)
+    exporter = MemoryExporter()
+
+    with Run(exporter):
+        wait_until(lambda: len(exporter.rows("open_spans")) >= 2, what="beat twice")
+
+    assert {(row["thread"], str(row["stack_name"])) for row in exporter.rows("open_spans")} == {("main", "[]")}
+
+
+def test_the_start_is_on_its_way_when_the_run_exists() -> None:
+    exporter = MemoryExporter()
+    run = Run(exporter)
+
+    first = exporter.rows("run_info")
+    run.finish()
+
+    assert [row["status"] for row in first] == [RunStatus.RUNNING.code]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(None, RunStatus.FINISHED), (0, RunStatus.FINISHED), (3, RunStatus.FAILED), ("no", RunStatus.FAILED)],
+)
+def test_a_program_that_leaves_by_its_exit_code_says_how_it_ended(code: int | str | None, status: RunStatus) -> None:
+    exporter = MemoryExporter()
+
+    with pytest.raises(SystemExit), Run(exporter):
+        raise SystemExit(code)
+
+    assert exporter.rows("run_info")[-1]["status"] == status.code
 
 
 def test_a_span_open_at_the_end_of_the_run_is_closed_as_interrupted() -> None:

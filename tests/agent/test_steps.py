@@ -1,5 +1,8 @@
 """Training steps, their phases, and what belongs to them."""
 
+import asyncio
+import threading
+
 import pytest
 
 from rankscope import Run, Step
@@ -199,3 +202,79 @@ def test_a_listener_that_fails_is_counted_and_training_goes_on() -> None:
 
     assert len(exporter.rows("spans")) == 2
     assert sum(run.faults.values()) == 2
+
+
+def steps_of(exporter: MemoryExporter) -> dict[object, object]:
+    return {row["name"]: row["step"] for row in exporter.rows("scalars")}
+
+
+def test_tasks_whose_steps_overlap_have_their_metrics_on_their_own() -> None:
+    exporter = MemoryExporter()
+
+    async def train(run: Run, index: int, *, turns: int) -> None:
+        with run.step(index):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            run.log_metric(f"m{index}", 1)
+            with run.trace("rollout"):
+                await asyncio.sleep(0)
+
+    async def both(run: Run) -> None:
+        await asyncio.gather(train(run, 1, turns=1), train(run, 2, turns=3))
+
+    with Run(exporter) as run:
+        asyncio.run(both(run))
+        assert run._recording.current_step() is None  # pyright: ignore[reportPrivateUsage]  # what the probe reads
+
+    assert steps_of(exporter) == {"m1": 1, "m2": 2}
+    assert sorted(str(row["step"]) for row in exporter.rows("spans") if row["name"] == "rollout") == ["1", "2"]
+
+
+def test_threads_whose_steps_overlap_have_their_metrics_on_their_own_and_leave_none_behind() -> None:
+    exporter = MemoryExporter()
+    both, first_left = threading.Barrier(2), threading.Event()
+
+    def train(run: Run, index: int) -> None:
+        with run.step(index):
+            both.wait(10)
+            run.log_metric(f"m{index}", 1)
+            if index == 2:
+                first_left.wait(10)
+        first_left.set()
+
+    with Run(exporter) as run:
+        threads = [threading.Thread(target=train, args=(run, index)) for index in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert run._recording.current_step() is None  # pyright: ignore[reportPrivateUsage]  # what the probe reads
+        run.log_metric("after", 1)
+
+    assert steps_of(exporter) == {"m1": 1, "m2": 2, "after": None}
+
+
+def test_a_thread_without_a_step_of_its_own_is_in_the_process_step() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.step(4):
+        thread = threading.Thread(target=run.log_metric, args=("loss", 1))
+        thread.start()
+        thread.join()
+
+    assert steps_of(exporter) == {"loss": 4}
+
+
+def test_steps_left_out_of_order_leave_no_step_behind() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        first, second = run.step(1), run.step(2)
+        for step in (first, second):
+            step.__enter__()
+        first.__exit__(None, None, None)
+        run.log_metric("in second", 1)
+        second.__exit__(None, None, None)
+        run.log_metric("after", 1)
+
+    assert steps_of(exporter) == {"in second": 2, "after": None}

@@ -11,8 +11,11 @@ import weakref
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from torch import nn
+from torch import jit, nn
 from torch.compiler import is_compiling
+
+from rankscope._bounds import NAME
+from rankscope._labels import text_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +46,8 @@ class Guard:
             )
         if self.failures >= MAX_FAILURES and not self.is_off:
             self.is_off = True
-            self._switched_off(f"switched off after {self.failures} failures, the last in {where}: {error!r}")
+            last = f"{type(error).__qualname__}: {text_of(error, NAME)}"
+            self._switched_off(f"switched off after {self.failures} failures, the last in {where}: {last}")
 
 
 class Guarded(Protocol):
@@ -94,6 +98,10 @@ class Hook:
 
     __slots__ = ("_action", "_module", "_owner")
 
+    __name__ = "rankscope_hook"
+    __torch_unserializable__ = True
+    """Torch then warns of no hook that it does not save: not saving it is what is wanted."""
+
     def __init__(
         self, owner: Owner, action: Callable[Concatenate[Owner, ...], object], *, module: nn.Module | None = None
     ):
@@ -103,7 +111,7 @@ class Hook:
 
     def __call__(self, *args: object) -> None:
         """Act, unless the watch is gone or off, or the compiler is tracing (which would trace us too)."""
-        if is_compiling():
+        if is_compiling() or jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]  # documented by torch
             return
         owner = self._owner()
         if owner is None or owner.guard.is_off or (self._module is not None and args[0] is not self._module()):
@@ -112,6 +120,13 @@ class Hook:
             self._action(owner, *args)
         except Exception as error:  # noqa: BLE001 - the boundary to training, which must go on
             owner.guard.note(self._action.__name__, error)
+
+    def __getattr__(self, name: str) -> object:
+        """Say what to do to whoever takes it for a function, as torch.jit.script does."""
+        raise AttributeError(
+            f"a hook of rankscope's watch has no {name}: it cannot be scripted; "
+            "call detach() on the watch before torch.jit.script, and watch the model again after it"
+        )
 
     def __reduce__(self) -> tuple[type[Silent], tuple[()]]:
         return Silent, ()

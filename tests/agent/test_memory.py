@@ -1,0 +1,85 @@
+"""What the SDK keeps while nobody takes it: bounded by text as by rows, and given up in time."""
+
+import time
+import tracemalloc
+
+from rankscope import Run
+from rankscope._ring import Ring
+from rankscope.testing import MemoryExporter
+from rankscope_proto.names import GapCause
+from tests.agent.test_sealing import assert_exact
+
+MIB = 1024 * 1024
+
+
+def test_spans_with_text_of_any_size_keep_within_a_few_tens_of_mebibytes() -> None:
+    exporter = MemoryExporter(room=0)
+    tracemalloc.start()
+
+    run = Run(exporter)
+    for index in range(2_000):
+        with run.span("a", attributes={"prompt": f"{index}{'x' * 500_000}"}) as span:
+            span.set_attribute("again", f"{index}{'y' * 500_000}")
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    exporter.room = None
+    run.finish()
+
+    assert kept < 40 * MIB
+    assert exporter.headers()[-1].emitted_spans == 2_000
+    assert {gap["cause"] for gap in exporter.rows("gaps")} == {GapCause.RING_FULL}
+    assert_exact(exporter)
+
+
+def test_names_ids_and_metrics_are_cut_when_they_are_given() -> None:
+    huge = "x" * 1_000_000
+
+    with Run(MemoryExporter()) as run:
+        span = run.start_span(huge, thread_id=huge, metrics={f"{index}{huge}": 1.0 for index in range(100)})
+        span.set_attribute(huge, huge)
+        span.end()
+
+    assert len(span.name) + len(span.thread_id) < 1_100
+    assert sum(map(len, span.metrics or {})) < 17_000
+    assert sum(len(key) + len(str(value)) for key, value in (span.attributes or {}).items()) < 33_000
+
+
+def test_a_hundred_attributes_set_one_by_one_keep_to_the_bound_of_a_span() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.span("a") as span:
+        for index in range(100):
+            span.set_attribute(f"k{index}", "x" * 30_000)
+
+        assert sum(len(str(value)) for value in (span.attributes or {}).values()) < 33_000
+
+    assert exporter.rows("spans")[0]["flags"]
+
+
+def test_a_ring_is_full_of_text_as_of_rows() -> None:
+    ring = Ring(100, capacity_text=100)
+
+    with Run(None) as run:
+        spans = [run.span("a", attributes={"a": "x" * 1_000}) for _ in range(2)]
+
+    assert [ring.append(span) for span in spans] == [False, False]
+    assert ring.take_dropped() == {"spans": 2}
+    assert ring.append(run.span("small", attributes={"a": "b"}))
+
+
+def test_a_finish_whose_time_is_over_gives_up_what_waits_and_counts_it() -> None:
+    exporter = MemoryExporter()
+    run = Run(exporter, ring_rows=1_000_000)
+    recording = run._recording  # pyright: ignore[reportPrivateUsage]  # what the sealing thread reads
+    for _ in range(1_000):
+        run.log_metric("a", 1)
+
+    pump = run._pump  # pyright: ignore[reportPrivateUsage]  # to have it stand still
+    assert pump is not None
+    pump.stop(10)
+    waiting = recording.ring.rows()
+    pump.finish([], deadline=time.monotonic() - 1)
+
+    assert not recording.ring.rows()
+    assert pump.dropped_rows() == waiting
+    assert_exact(exporter)
