@@ -160,7 +160,7 @@ def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(ill: Demo) -> None:
     assert {span["rank"] for span in by_id["items"]} == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("which", ["step", "rank", "id"])
+@pytest.mark.parametrize("which", ["step", pytest.param("rank", marks=pytest.mark.slow), "id"])
 def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, ill: Demo) -> None:
     trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
     options = {"step": ["--step", "5"], "rank": ["--step", "5", "--rank", "2"], "id": ["--id", trace_id]}[which]
@@ -253,10 +253,13 @@ def on_a_terminal(command: Sequence[str | Path], *, home: Path, until: str) -> t
             command, stdin=subprocess.DEVNULL, stdout=its, stderr=its, env=clean_environ(RANKSCOPE_HOME=str(home))
         )
         os.close(its)
-        with process:
+        try:
             said = said_until(until, terminal)
             process.send_signal(signal.SIGINT)
             return process.wait(PATIENCE_S), said
+        finally:
+            process.kill()
+            process.wait()
 
 
 def said_until(words: str, terminal: TextIO) -> str:

@@ -116,7 +116,7 @@ run.finish()
 
 
 def test_a_run_can_be_read_at_once_after_it_finished(stack: Stack) -> None:
-    for number in range(3):
+    for number in range(2):
         run = f"read-at-once-{number}"
         subprocess.run([sys.executable, "-c", TRAINER, run], check=True, env=stack.environ, capture_output=True)
 

@@ -78,7 +78,7 @@ def test_a_ready_server_answers_and_tells_where_and_what_next(lasting: Server) -
     assert lasting.found.pid == lasting.child.pid
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_in_order_and_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     server = Server(tmp_path / "home", tmp_path)
     sockets = socket_of(server).parent
