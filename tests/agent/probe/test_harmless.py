@@ -250,6 +250,42 @@ def test_a_watched_model_can_be_saved_whole(recorded: Recorded) -> None:
     assert recorded.rows("tensor_stats") == []
 
 
+def test_a_watched_model_cannot_be_scripted_and_the_error_says_what_to_do(recorded: Recorded) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    watch = recorded.run.watch(model, every=1)
+
+    with (
+        pytest.warns(DeprecationWarning, match="torch.jit"),
+        pytest.raises(AttributeError, match=r"call detach\(\) on the watch before"),
+    ):
+        torch.jit.script(model)
+
+    watch.detach()
+    with pytest.warns(DeprecationWarning, match="torch.jit"):
+        assert torch.jit.script(model)(torch.zeros(1, 2)).shape == (1, 2)
+
+
+def test_a_hook_does_not_act_while_a_model_is_traced(recorded: Recorded) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    recorded.run.watch(model, every=1)
+
+    with recorded.run.step(0), pytest.warns(DeprecationWarning, match="torch.jit"):
+        torch.jit.trace(model, torch.zeros(1, 2), check_trace=False)
+    recorded.run.finish()
+
+    assert not recorded.exporter.rows("tensor_stats")
+
+
+def test_a_tensor_with_our_hook_is_saved_without_a_warning(recorded: Recorded) -> None:
+    model = nn.Linear(2, 2)
+    recorded.run.watch(model, every=1)
+
+    with recorded.run.step(0):
+        output = model(torch.zeros(1, 2))
+        torch.save(output, io.BytesIO())
+        torch.save(list(model.parameters()), io.BytesIO())
+
+
 def test_transformed_and_valueless_tensors_are_left_alone(recorded: Recorded) -> None:
     model = nn.ModuleList([nn.Linear(2, 2)])
     watch = attach(recorded.run, model)
