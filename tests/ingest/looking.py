@@ -38,22 +38,6 @@ def keys_without_expiry(broker: Broker) -> set[bytes]:
         return {key for key in keys if client.ttl(key) < 0}
 
 
-def kill_once_written(broker: Broker) -> None:
-    """Kills the broker when all it answered for is with the operating system.
-
-    With `appendfsync everysec` it holds writes back for up to 2 s while an earlier fsync takes long,
-    as on a busy disk; a kill loses those, which is what the setting says and not what is asked here.
-    """
-    with broker.client() as client:
-        wait_until(lambda: _unwritten(client) == 0, what="the append-only file")
-    broker.kill()
-
-
-def _unwritten(client: redis.Redis) -> int:
-    facts = cast("dict[str, int]", client.info("persistence"))
-    return facts["aof_buffer_length"]
-
-
 @contextmanager
 def without_disk(broker: Broker) -> Generator[None]:
     """Inside the block the broker cannot write to its disk, and answers writes with MISCONF."""

@@ -20,7 +20,7 @@ from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
 from rankscope_proto.identity import SHARDS
 from tests.ground.brokers import Broker
-from tests.ingest.looking import keys_without_expiry, kill_once_written, without_disk
+from tests.ingest.looking import keys_without_expiry, without_disk
 
 INCARNATION = b"0123456789abcdef"
 SHARD = 3
@@ -280,7 +280,7 @@ def test_names_with_colons_do_not_make_two_claims_one() -> None:
 
 async def test_a_restarted_broker_still_has_what_it_accepted(buffer: Buffer, broker: Broker) -> None:
     await accept_many(buffer, 2)
-    kill_once_written(broker)
+    broker.kill_once_written()
 
     with pytest.raises(BrokerUnavailable, match="did not answer"):
         await buffer.accept(SHARD, offer(2), budget=BUDGET)

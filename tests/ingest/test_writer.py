@@ -19,7 +19,7 @@ from rankscope_proto.identity import shard_of
 from tests.ground.brokers import Broker
 from tests.ground.stores import Store
 from tests.ingest.batches import Sender
-from tests.ingest.looking import is_drained, kill_once_written, without_disk
+from tests.ingest.looking import is_drained, without_disk
 from tests.ingest.waiting import eventually
 
 ROWS = 6
@@ -107,7 +107,7 @@ async def test_what_was_accepted_while_no_writer_ran_is_written(
     buffer: Buffer, broker: Broker, clickhouse_front: Store
 ) -> None:
     await send(buffer, Sender(), count=3)
-    kill_once_written(broker)
+    broker.kill_once_written()
     broker.start()
 
     async with running(broker, clickhouse_front) as serving:
@@ -222,7 +222,7 @@ async def test_a_broker_that_restarts_under_the_writer_loses_nothing(
     await send(buffer, sender, count=2)
     async with running(broker, clickhouse_front) as serving:
         await eventually(lambda: is_drained(broker), watched=serving)
-        kill_once_written(broker)
+        broker.kill_once_written()
         broker.start()
         await send(buffer, sender, count=2)
         await eventually(lambda: is_drained(broker), watched=serving)
