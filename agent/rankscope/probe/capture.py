@@ -8,25 +8,29 @@ backward. Never in an optimizer hook: a guarded update skips it, and clipping ha
 by then.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import torch
 from torch import Tensor
 
 from rankscope.probe.graph import joined
-from rankscope.probe.meters import MAX_PENDING, Accelerator, DeviceMeter, HostMeter, Meter
+from rankscope.probe.meters import FINITE, MAX_PENDING, Accelerator, DeviceMeter, HostMeter, Meter
 from rankscope.probe.model_rows import gap_block
 from rankscope.probe.options import Plan
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Columns, Row, Subject
-from rankscope.probe.tensors import PLAIN, Measurable, Unsupported, measurable, tensors_of
-from rankscope.probe.torch_inner import current_backward, is_sole_hook, trains_alone
+from rankscope.probe.tensors import PLAIN, Measurable, Traits, Unsupported, measurable, tensors_of
+from rankscope.probe.torch_inner import current_backward, is_sole_hook, is_transformed, number, trains_alone
 from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
 
 MAX_ALERTS_IN_A_ROW = 3
 """Steps captured in full because of non-finite elements, one after another; a run that stays
 non-finite would otherwise pay for a full capture in every step to its end."""
+
+_time_of = attrgetter("time_ns")
 
 ACTIVATION = Role.ACTIVATION.code
 _FORWARD, _BACKWARD = Phase.FORWARD.code, Phase.BACKWARD.code
@@ -74,6 +78,8 @@ class Capture:
         self._alerts = 0
         self._known_backward = -1
         self._waiting: list[tuple[Tracked, int]] = []
+        self._usual: dict[int, tuple[torch.dtype, Traits]] = {}
+        self._finite: list[Row] = []
 
     def begin(self, step: OpenStep) -> None:
         """A step begins: take in what has arrived from devices, and arm the gradients if it is to be captured."""
@@ -86,16 +92,44 @@ class Capture:
             self._arm()
 
     def output(self, subject: Subject, output: object) -> None:
-        """Check a layer's output."""
+        """Check a layer's output.
+
+        Nearly always it is the plain CPU tensor that it was before, with a finite sum: that takes this one
+        frame. With cold caches each frame between here and the sum costs 2 to 5 µs, and there are eight.
+        """
+        usual = self._usual.get(id(subject))
+        if (
+            usual is not None
+            and type(output) is Tensor
+            and output.dtype is usual[0]
+            and output.shape == usual[1].shape
+            and output.is_cpu
+            and output.layout is torch.strided
+            and not is_transformed(output)
+            and self._is_open
+            and math.isfinite(number(output.detach().sum()))
+        ):
+            row = Row(subject, usual[1], _FORWARD, 0, self._wall_ns(), self._number, self._microstep, FINITE)
+            self._finite.append(row)
+            return
         if isinstance(output, Tensor):
             self._check(subject, output)
+            self._learn(subject, output)
             return
         for index, tensor in tensors_of(output):
             self._check(subject.at(index), tensor)
 
     def loss(self, loss: Tensor) -> None:
         """Check the loss."""
-        self._check(self._loss, loss)
+        self.output(self._loss, loss)
+
+    def _learn(self, subject: Subject, tensor: Tensor) -> None:
+        """Remember what the output usually is, if it is what `output` can check by itself."""
+        if type(tensor) is not Tensor or not tensor.is_cpu or not isinstance(self._meter(tensor.device), HostMeter):
+            return
+        prepared = measurable(tensor)
+        if isinstance(prepared, Measurable) and prepared.values.dtype is tensor.dtype and not prepared.traits.placement:
+            self._usual[id(subject)] = (tensor.dtype, prepared.traits)
 
     def backward_begins(self, backward: int) -> None:
         """An engine's run has begun, at whose end `after_backward` is called."""
@@ -218,12 +252,13 @@ class Capture:
         return meter
 
     def _settle(self, *, wait: bool) -> None:
-        rows: list[Row] = []
+        rows, self._finite = self._finite, []
         for meter in self._meters.values():
             rows += meter.settled(wait=wait)
             overdue = meter.overdue()
             if overdue:
                 self._gap(GapCause.BUDGET, f"{overdue} rows had not left the device after {MAX_PENDING} steps")
+        rows.sort(key=_time_of)  # the order of rows is the order in which things ran
         self._is_nonfinite |= any(row.numbers.nonfinite for row in rows)
         # Apart, since the rows of a check have no norms, and norms are half of a row's bytes.
         for phase in (_FORWARD, _BACKWARD):

@@ -65,7 +65,7 @@ class HostMeter:
         """A sum is finite only if every element is; where it is not, elements are counted."""
         # A sum in fp16 would overflow with finite elements; one in fp32 may too, and then they are counted.
         total = values.sum() if values.itemsize >= 4 else values.sum(dtype=torch.float32)
-        row.numbers = _FINITE if math.isfinite(number(total)) else _count(values)
+        row.numbers = FINITE if math.isfinite(number(total)) else _count(values)
         self._rows.append(row)
 
     def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
@@ -88,7 +88,7 @@ class HostMeter:
         return 0
 
 
-_FINITE = Numbers(nonfinite=0, nan=0, inf=0)
+FINITE = Numbers(nonfinite=0, nan=0, inf=0)
 
 
 def _count(values: Tensor) -> Numbers:

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import Dataset
 
 from rankscope.examples.chars import CharModel, Text
-from rankscope.examples.faults import EARLIEST, SlowReads, draw_faults, overflow_in
+from rankscope.examples.faults import EARLIEST, SLOW_BATCH_S, SlowReads, draw_faults, overflow_in
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -60,4 +60,4 @@ def test_reads_are_slow_from_their_step_on(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert items == list(range(10))
     assert len(reads) == 10
-    assert waits == [0.04] * 4
+    assert waits == [SLOW_BATCH_S / 2] * 4
