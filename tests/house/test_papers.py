@@ -38,6 +38,12 @@ def test_every_make_command_in_a_paper_is_a_target() -> None:
     assert not unknown
 
 
+def test_no_paper_has_a_figure_left_to_fill_in() -> None:
+    papers = [name for name in tracked_files() if name.endswith(".md")]
+
+    assert not [name for name in papers if re.search(r"@[A-Z]+@", text_of(name))]
+
+
 def test_the_changelog_knows_the_version() -> None:
     version = tomllib.loads(text_of("pyproject.toml"))["project"]["version"]
 

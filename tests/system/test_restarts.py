@@ -1,5 +1,6 @@
 """kill -9 of any tier while data flows: nothing is lost, nothing is stored twice."""
 
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -26,9 +27,12 @@ def tiers(broker: Broker, clickhouse_front: Store, tmp_path: Path) -> Iterator[T
     running.stop()
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rounds", [2, pytest.param(12, marks=pytest.mark.chaos)])
 def test_rows_emitted_while_every_tier_was_killed_are_stored_once(
-    tiers: Tiers, broker: Broker, clickhouse_front: Store, children: Children, tmp_path: Path
+    tiers: Tiers, broker: Broker, clickhouse_front: Store, children: Children, *, tmp_path: Path, rounds: int
 ) -> None:
+    order = random.Random(rounds)
     stop_file = tmp_path / "stop"
     environ = clean_environ(
         RANKSCOPE_ENDPOINT=tiers.gateway,
@@ -40,8 +44,9 @@ def test_rows_emitted_while_every_tier_was_killed_are_stored_once(
     trainer = children.start(python("tests.system.cases", "emitting", stop_file), name="trainer", environ=environ)
 
     await_rows_from_now_on(clickhouse_front, trainer)
-    for _ in range(2):
-        for restart in (tiers.restart_writer, tiers.restart_gateway, broker.restart):
+    for _ in range(rounds):
+        restarts = [tiers.restart_writer, tiers.restart_gateway, broker.restart]
+        for restart in order.sample(restarts, k=len(restarts)):
             restart()
             await_rows_from_now_on(clickhouse_front, trainer)
     stop_file.touch()

@@ -109,7 +109,7 @@ def event_json(row: Record) -> dict[str, Json]:
 
 
 def open_spans_json(row: Record) -> dict[str, Json]:
-    """What one thread had open at its process' last heartbeat, outermost first."""
+    """What one thread had open at its process' last heartbeat, outermost first; an empty stack: it lives, and idles."""
     stack = zip(row["stack_span_id"], row["stack_name"], row["stack_start"], strict=True)
     return {
         "launch_id": row["launch"],
