@@ -1,7 +1,6 @@
 """What a span costs training, beside what the peer's costs: only the ratio is asserted, times are not."""
 
 import json
-import statistics
 import subprocess
 import sys
 
@@ -16,5 +15,6 @@ def test_a_span_with_two_attributes_costs_a_sixth_of_opentelemetrys() -> None:
     done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
 
     pairs = json.loads(done.stdout)
-    ratio = statistics.median(their / our for their, our in pairs)
+    # The least of each: what disturbs a round, a neighbour's cache misses say, only ever adds.
+    ratio = min(their for their, _ in pairs) / min(our for _, our in pairs)
     assert ratio >= LEAST_RATIO, f"{ratio:.2f}: {pairs}"

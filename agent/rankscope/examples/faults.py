@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 EARLIEST = 15
 """Steps before the first fault: what is normal has to be seen first."""
 
-SLOW_BATCH_S = 0.12
+SLOW_BATCH_S = 0.16
 """What one batch takes longer on the slow rank."""
 
 BEYOND_FLOAT32 = 2.0**100

@@ -22,7 +22,7 @@ from rankscope.examples.chars import CharModel, Text
 from rankscope.examples.faults import Faults, SlowReads, draw_faults, overflow_in
 
 CONTEXT = 64
-BATCH = 12
+BATCH = 16
 LAYERS = 4
 MAX_NORM = 1.0
 
