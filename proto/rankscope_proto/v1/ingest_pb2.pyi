@@ -21,7 +21,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class Sealed(google.protobuf.message.Message):
-    """A sealed batch. The same fields are the entry in the broker's stream."""
+    """A sealed batch. The same fields, but base, and the expanded size are the entry in the broker's stream."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
