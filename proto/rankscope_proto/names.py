@@ -103,6 +103,7 @@ class ProcessRole(Code):
     SERVER = "server"
     CLIENT = "client"
     LAUNCHER = "launcher"
+    AGENT = "agent"
 
 
 class RunStatus(Code):

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rankscope_proto import render_proto, render_reference, render_sql
+from rankscope_proto import render_proto, render_reference
 
 _PACKAGE = Path(__file__).parent
 
@@ -13,7 +13,6 @@ def rendered() -> dict[Path, str]:
     return {
         _PACKAGE / "v1" / "batch.proto": render_proto.batch_proto(),
         _PACKAGE / "storage" / "landing.txt": render_proto.landing_proto(),
-        _PACKAGE / "storage" / "001_tables.sql": render_sql.migration(),
         _PACKAGE.parent / "reference.md": render_reference.reference(),
     }
 

@@ -256,17 +256,22 @@ def named_view(section: Section) -> str:
     )
 
 
-def migration() -> str:
-    """Text of `storage/001_tables.sql`: every object of schema version 1, each if it is not there."""
+def landing_probe() -> str:
+    """DDL of the twin of `landing` that has no views: a batch that it refuses is one that does not parse."""
+    return landing().replace("landing", "landing_probe", 1)
+
+
+def objects() -> str:
+    """DDL of every object of the current declaration: what all migrations together must come to."""
     statements = [
         *[f"-- {section.meaning} {section.order_why}\n{table(section)}" for section in SECTIONS],
         f"-- The ledger: one row per batch.\n{ledger()}",
         f"-- From a trace to its run, steps, ranks and times.\n{trace_index()[0]}",
         f"-- A batch is one row of landing; every table is a view of it.\n{landing()}",
+        landing_probe(),
         *[view(section) for section in SECTIONS],
         ledger_view(),
         trace_index()[1],
         *[named_view(section) for section in SECTIONS],
     ]
-    head = "-- Rendered from rankscope_proto/columns.py by `make proto`; change it there.\n\n"
-    return head + ";\n\n".join(statements) + ";\n"
+    return ";\n\n".join(statements) + ";\n"

@@ -12,7 +12,7 @@ PINNED: dict[type[names.Code], str] = {
     names.SpanStatus: "ok error interrupted",
     names.Phase: "input forward backward optimizer other",
     names.Role: "weight grad activation activation_grad update optimizer_state buffer",
-    names.ProcessRole: "trainer worker actor server client launcher",
+    names.ProcessRole: "trainer worker actor server client launcher agent",
     names.RunStatus: "running finished failed interrupted",
     names.Severity: "debug info warning error",
     names.Capture: "off preview",

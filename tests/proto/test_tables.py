@@ -8,6 +8,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from rankscope_proto.columns import SECTIONS
+from rankscope_proto.render_sql import objects
 from rankscope_proto.v1 import batch_pb2 as pb
 from tests.ground.stores import Store
 from tests.proto.batches import INCARNATION, LAUNCH, SEALED, WEEK, batch, insert, migrate, number, with_rows
@@ -206,3 +207,26 @@ def test_open_spans_vanish_a_day_after_their_heartbeat_and_nothing_else_does(tab
 
     assert column(tables, "open_spans", "heartbeat") == [now]
     assert counts(tables) == dict.fromkeys(TARGETS, 1)
+
+
+def test_the_migrations_come_to_the_tables_that_are_declared(clickhouse_front: Store) -> None:
+    client = clickhouse_front.client
+    migrate(client)
+    migrated = structure(client)
+    for (name,) in client.query("SELECT name FROM system.tables WHERE database = currentDatabase()").result_rows:
+        client.command(f"DROP TABLE {name}")
+
+    for statement in objects().split(";\n\n"):
+        client.command(statement.removesuffix(";\n"))
+
+    assert structure(client) == migrated
+
+
+def structure(client: Client) -> dict[str, Any]:
+    """What each table is made of: its columns in order, its engine, the query of a view."""
+    columns = "SELECT table, groupArray((name, type)) FROM system.columns WHERE database = currentDatabase() GROUP BY 1"
+    tables = "SELECT name, engine_full, as_select FROM system.tables WHERE database = currentDatabase()"
+    made_of = dict(client.query(columns).result_rows)
+    return {
+        name: (made_of[name], *rest) for name, *rest in client.query(tables).result_rows if "migrations" not in name
+    }

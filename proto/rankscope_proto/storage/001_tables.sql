@@ -1,4 +1,4 @@
--- Rendered from rankscope_proto/columns.py by `make proto`; change it there.
+-- The tables of schema version 1. Stores have applied this text: it never changes again.
 
 -- A finished span. A step's tree, and one rank's part of it, are neighbouring rows: a training trace is a step.
 CREATE TABLE IF NOT EXISTS spans

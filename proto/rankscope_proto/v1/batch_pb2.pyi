@@ -56,7 +56,7 @@ class Header(google.protobuf.message.Message):
     launch_id: builtins.bytes
     """UUID of this start of the run."""
     process_role: builtins.int
-    """What the process does in the run. Range: 1..255. Codes: 1 trainer, 2 worker, 3 actor, 4 server, 5 client, 6 launcher."""
+    """What the process does in the run. Range: 1..255. Codes: 1 trainer, 2 worker, 3 actor, 4 server, 5 client, 6 launcher, 7 agent."""
     rank: builtins.int
     """Global rank; -1: the process has none. Range: -1..2147483647."""
     local_rank: builtins.int
@@ -866,6 +866,8 @@ class Gaps(google.protobuf.message.Message):
     END_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     PRESENT_FIELD_NUMBER: builtins.int
+    INCARNATION_HI_FIELD_NUMBER: builtins.int
+    INCARNATION_LO_FIELD_NUMBER: builtins.int
     @property
     def cause(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Why, a word of GapCause. Index into Batch.strings."""
@@ -914,6 +916,14 @@ class Gaps(google.protobuf.message.Message):
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Bit i set: the row has the optional field of bit i. Absent: all set."""
 
+    @property
+    def incarnation_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Upper half of the incarnation whose rows are absent, where another process says so. Absent in a row where bit 7 of present is 0."""
+
+    @property
+    def incarnation_lo(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Lower half of it. Absent in a row where bit 8 of present is 0."""
+
     def __init__(
         self,
         *,
@@ -929,8 +939,10 @@ class Gaps(google.protobuf.message.Message):
         end: collections.abc.Iterable[builtins.int] | None = ...,
         detail: collections.abc.Iterable[builtins.int] | None = ...,
         present: collections.abc.Iterable[builtins.int] | None = ...,
+        incarnation_hi: collections.abc.Iterable[builtins.int] | None = ...,
+        incarnation_lo: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cause", b"cause", "class", b"class", "count", b"count", "data_kind", b"data_kind", "detail", b"detail", "end", b"end", "present", b"present", "seq_from", b"seq_from", "seq_to", b"seq_to", "start", b"start", "step_from", b"step_from", "step_stride", b"step_stride", "step_to", b"step_to"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cause", b"cause", "class", b"class", "count", b"count", "data_kind", b"data_kind", "detail", b"detail", "end", b"end", "incarnation_hi", b"incarnation_hi", "incarnation_lo", b"incarnation_lo", "present", b"present", "seq_from", b"seq_from", "seq_to", b"seq_to", "start", b"start", "step_from", b"step_from", "step_stride", b"step_stride", "step_to", b"step_to"]) -> None: ...
 
 global___Gaps = Gaps
 

@@ -24,27 +24,35 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frankscope_proto/v1/ingest.proto\x12\x0crankscope.v1\"u\n\x06Sealed\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x02 \x01(\x0c\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12\x0c\n\x04rows\x18\x05 \x01(\r\x12\x0c\n\x04week\x18\x06 \x01(\r\x12\x0c\n\x04\x62\x61se\x18\x07 \x01(\x04\"\x8b\x02\n\x03\x41\x63k\x12*\n\x07outcome\x18\x01 \x01(\x0e\x32\x19.rankscope.v1.Ack.Outcome\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0f\n\x07\x64urable\x18\x03 \x01(\x04\x12\x0e\n\x06\x63redit\x18\x04 \x01(\x04\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\r\x12\x10\n\x08\x65xpected\x18\x06 \x01(\x04\"{\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTCOME_ACCEPTED\x10\x01\x12\x15\n\x11OUTCOME_DUPLICATE\x10\x02\x12\x14\n\x10OUTCOME_EXPECTED\x10\x03\x12\x14\n\x10OUTCOME_CONFLICT\x10\x04\"\xb8\x01\n\x0b\x41gentStatus\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x11\n\tlaunch_id\x18\x03 \x01(\x0c\x12\x14\n\x0cprocess_role\x18\x04 \x01(\r\x12\x0c\n\x04rank\x18\x05 \x01(\x11\x12\x13\n\x0bincarnation\x18\x06 \x01(\x0c\x12\x0c\n\x04node\x18\x07 \x01(\t\x12\x0b\n\x03pid\x18\x08 \x01(\r\x12\x0f\n\x07\x62oot_id\x18\t \x01(\t\x12\x10\n\x08replaces\x18\n \x01(\x0c\"\x87\x01\n\x07\x43ommand\x12,\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x1b.rankscope.v1.Command.ClaimH\x00\x1a\x43\n\x05\x43laim\x12\x0f\n\x07granted\x18\x01 \x01(\x08\x12)\n\x06holder\x18\x02 \x01(\x0b\x32\x19.rankscope.v1.AgentStatusB\t\n\x07\x63ommand2p\n\x06Ingest\x12/\n\x04Push\x12\x14.rankscope.v1.Sealed\x1a\x11.rankscope.v1.Ack\x12\x35\n\x06Stream\x12\x14.rankscope.v1.Sealed\x1a\x11.rankscope.v1.Ack(\x01\x30\x01\x32I\n\x07\x43ontrol\x12>\n\x06\x41ttach\x12\x19.rankscope.v1.AgentStatus\x1a\x15.rankscope.v1.Command(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frankscope_proto/v1/ingest.proto\x12\x0crankscope.v1\"\x84\x01\n\x06Sealed\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x02 \x01(\x0c\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12\x0c\n\x04rows\x18\x05 \x01(\r\x12\x0c\n\x04week\x18\x06 \x01(\r\x12\x0c\n\x04\x62\x61se\x18\x07 \x01(\x04\x12\r\n\x05\x61gain\x18\x08 \x01(\x08\"\x8b\x02\n\x03\x41\x63k\x12*\n\x07outcome\x18\x01 \x01(\x0e\x32\x19.rankscope.v1.Ack.Outcome\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0f\n\x07\x64urable\x18\x03 \x01(\x04\x12\x0e\n\x06\x63redit\x18\x04 \x01(\x04\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\r\x12\x10\n\x08\x65xpected\x18\x06 \x01(\x04\"{\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTCOME_ACCEPTED\x10\x01\x12\x15\n\x11OUTCOME_DUPLICATE\x10\x02\x12\x14\n\x10OUTCOME_EXPECTED\x10\x03\x12\x14\n\x10OUTCOME_CONFLICT\x10\x04\"\x82\x01\n\x0cStandRequest\x12\x32\n\x07senders\x18\x01 \x03(\x0b\x32!.rankscope.v1.StandRequest.Sender\x1a>\n\x06Sender\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x0c\"h\n\nStandReply\x12.\n\x06stands\x18\x01 \x03(\x0b\x32\x1e.rankscope.v1.StandReply.Stand\x1a*\n\x05Stand\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\x12\x0f\n\x07\x64urable\x18\x02 \x01(\x04\"\xb8\x01\n\x0b\x41gentStatus\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x11\n\tlaunch_id\x18\x03 \x01(\x0c\x12\x14\n\x0cprocess_role\x18\x04 \x01(\r\x12\x0c\n\x04rank\x18\x05 \x01(\x11\x12\x13\n\x0bincarnation\x18\x06 \x01(\x0c\x12\x0c\n\x04node\x18\x07 \x01(\t\x12\x0b\n\x03pid\x18\x08 \x01(\r\x12\x0f\n\x07\x62oot_id\x18\t \x01(\t\x12\x10\n\x08replaces\x18\n \x01(\x0c\"\x87\x01\n\x07\x43ommand\x12,\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x1b.rankscope.v1.Command.ClaimH\x00\x1a\x43\n\x05\x43laim\x12\x0f\n\x07granted\x18\x01 \x01(\x08\x12)\n\x06holder\x18\x02 \x01(\x0b\x32\x19.rankscope.v1.AgentStatusB\t\n\x07\x63ommand2\xaf\x01\n\x06Ingest\x12/\n\x04Push\x12\x14.rankscope.v1.Sealed\x1a\x11.rankscope.v1.Ack\x12\x35\n\x06Stream\x12\x14.rankscope.v1.Sealed\x1a\x11.rankscope.v1.Ack(\x01\x30\x01\x12=\n\x05Stand\x12\x1a.rankscope.v1.StandRequest\x1a\x18.rankscope.v1.StandReply2I\n\x07\x43ontrol\x12>\n\x06\x41ttach\x12\x19.rankscope.v1.AgentStatus\x1a\x15.rankscope.v1.Command(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rankscope_proto.v1.ingest_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEALED']._serialized_start=49
-  _globals['_SEALED']._serialized_end=166
-  _globals['_ACK']._serialized_start=169
-  _globals['_ACK']._serialized_end=436
-  _globals['_ACK_OUTCOME']._serialized_start=313
-  _globals['_ACK_OUTCOME']._serialized_end=436
-  _globals['_AGENTSTATUS']._serialized_start=439
-  _globals['_AGENTSTATUS']._serialized_end=623
-  _globals['_COMMAND']._serialized_start=626
-  _globals['_COMMAND']._serialized_end=761
-  _globals['_COMMAND_CLAIM']._serialized_start=683
-  _globals['_COMMAND_CLAIM']._serialized_end=750
-  _globals['_INGEST']._serialized_start=763
-  _globals['_INGEST']._serialized_end=875
-  _globals['_CONTROL']._serialized_start=877
-  _globals['_CONTROL']._serialized_end=950
+  _globals['_SEALED']._serialized_start=50
+  _globals['_SEALED']._serialized_end=182
+  _globals['_ACK']._serialized_start=185
+  _globals['_ACK']._serialized_end=452
+  _globals['_ACK_OUTCOME']._serialized_start=329
+  _globals['_ACK_OUTCOME']._serialized_end=452
+  _globals['_STANDREQUEST']._serialized_start=455
+  _globals['_STANDREQUEST']._serialized_end=585
+  _globals['_STANDREQUEST_SENDER']._serialized_start=523
+  _globals['_STANDREQUEST_SENDER']._serialized_end=585
+  _globals['_STANDREPLY']._serialized_start=587
+  _globals['_STANDREPLY']._serialized_end=691
+  _globals['_STANDREPLY_STAND']._serialized_start=649
+  _globals['_STANDREPLY_STAND']._serialized_end=691
+  _globals['_AGENTSTATUS']._serialized_start=694
+  _globals['_AGENTSTATUS']._serialized_end=878
+  _globals['_COMMAND']._serialized_start=881
+  _globals['_COMMAND']._serialized_end=1016
+  _globals['_COMMAND_CLAIM']._serialized_start=938
+  _globals['_COMMAND_CLAIM']._serialized_end=1005
+  _globals['_INGEST']._serialized_start=1019
+  _globals['_INGEST']._serialized_end=1194
+  _globals['_CONTROL']._serialized_start=1196
+  _globals['_CONTROL']._serialized_end=1269
 # @@protoc_insertion_point(module_scope)

@@ -6,7 +6,9 @@ gateway implement the same Ingest service, so they chain.
 """
 
 import builtins
+import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
@@ -32,6 +34,7 @@ class Sealed(google.protobuf.message.Message):
     ROWS_FIELD_NUMBER: builtins.int
     WEEK_FIELD_NUMBER: builtins.int
     BASE_FIELD_NUMBER: builtins.int
+    AGAIN_FIELD_NUMBER: builtins.int
     payload: builtins.bytes
     """A serialised Batch; never changed after sealing. At most 4 MiB."""
     incarnation: builtins.bytes
@@ -46,6 +49,10 @@ class Sealed(google.protobuf.message.Message):
     """Monday of the sealing time, days since 1970-01-01; equals header.week."""
     base: builtins.int
     """Lowest seq the sender still holds: everything below is durable or declared lost. At most seq."""
+    again: builtins.bool
+    """The sender cannot rule out that this batch was accepted before, by a broker that may have lost it since:
+    it is looked for in the store before it is inserted.
+    """
     def __init__(
         self,
         *,
@@ -56,8 +63,9 @@ class Sealed(google.protobuf.message.Message):
         rows: builtins.int = ...,
         week: builtins.int = ...,
         base: builtins.int = ...,
+        again: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "digest", b"digest", "incarnation", b"incarnation", "payload", b"payload", "rows", b"rows", "seq", b"seq", "week", b"week"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["again", b"again", "base", b"base", "digest", b"digest", "incarnation", b"incarnation", "payload", b"payload", "rows", b"rows", "seq", b"seq", "week", b"week"]) -> None: ...
 
 global___Sealed = Sealed
 
@@ -133,6 +141,90 @@ class Ack(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "credit", b"credit", "durable", b"durable", "expected", b"expected", "outcome", b"outcome", "retry_after_ms", b"retry_after_ms"]) -> None: ...
 
 global___Ack = Ack
+
+@typing.final
+class StandRequest(google.protobuf.message.Message):
+    """Asks where incarnations stand."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class Sender(google.protobuf.message.Message):
+        """One incarnation of a run."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        PROJECT_FIELD_NUMBER: builtins.int
+        RUN_ID_FIELD_NUMBER: builtins.int
+        INCARNATION_FIELD_NUMBER: builtins.int
+        project: builtins.str
+        """Project of the run."""
+        run_id: builtins.str
+        """The run."""
+        incarnation: builtins.bytes
+        """UUIDv7 of the process start, 16 bytes."""
+        def __init__(
+            self,
+            *,
+            project: builtins.str = ...,
+            run_id: builtins.str = ...,
+            incarnation: builtins.bytes = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "project", b"project", "run_id", b"run_id"]) -> None: ...
+
+    SENDERS_FIELD_NUMBER: builtins.int
+    @property
+    def senders(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StandRequest.Sender]:
+        """At most 256."""
+
+    def __init__(
+        self,
+        *,
+        senders: collections.abc.Iterable[global___StandRequest.Sender] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["senders", b"senders"]) -> None: ...
+
+global___StandRequest = StandRequest
+
+@typing.final
+class StandReply(google.protobuf.message.Message):
+    """Where incarnations stand."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class Stand(google.protobuf.message.Message):
+        """Where one stands; both 0 where nothing is known of it."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        ACCEPTED_FIELD_NUMBER: builtins.int
+        DURABLE_FIELD_NUMBER: builtins.int
+        accepted: builtins.int
+        """Every seq below it is in the broker, or was declared lost by a base."""
+        durable: builtins.int
+        """Every seq below it is in the store, or was declared lost by a base."""
+        def __init__(
+            self,
+            *,
+            accepted: builtins.int = ...,
+            durable: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "durable", b"durable"]) -> None: ...
+
+    STANDS_FIELD_NUMBER: builtins.int
+    @property
+    def stands(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StandReply.Stand]:
+        """One for each sender asked for."""
+
+    def __init__(
+        self,
+        *,
+        stands: collections.abc.Iterable[global___StandReply.Stand] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["stands", b"stands"]) -> None: ...
+
+global___StandReply = StandReply
 
 @typing.final
 class AgentStatus(google.protobuf.message.Message):

@@ -45,6 +45,11 @@ class IngestStub(object):
                 request_serializer=rankscope__proto_dot_v1_dot_ingest__pb2.Sealed.SerializeToString,
                 response_deserializer=rankscope__proto_dot_v1_dot_ingest__pb2.Ack.FromString,
                 _registered_method=True)
+        self.Stand = channel.unary_unary(
+                '/rankscope.v1.Ingest/Stand',
+                request_serializer=rankscope__proto_dot_v1_dot_ingest__pb2.StandRequest.SerializeToString,
+                response_deserializer=rankscope__proto_dot_v1_dot_ingest__pb2.StandReply.FromString,
+                _registered_method=True)
 
 
 class IngestServicer(object):
@@ -71,6 +76,14 @@ class IngestServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Stand(self, request, context):
+        """Says where incarnations stand, without a batch: a sender that has nothing more to send learns so
+        what became durable, and that a broker has lost what it had accepted. Answers are in the order asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IngestServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -83,6 +96,11 @@ def add_IngestServicer_to_server(servicer, server):
                     servicer.Stream,
                     request_deserializer=rankscope__proto_dot_v1_dot_ingest__pb2.Sealed.FromString,
                     response_serializer=rankscope__proto_dot_v1_dot_ingest__pb2.Ack.SerializeToString,
+            ),
+            'Stand': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stand,
+                    request_deserializer=rankscope__proto_dot_v1_dot_ingest__pb2.StandRequest.FromString,
+                    response_serializer=rankscope__proto_dot_v1_dot_ingest__pb2.StandReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -140,6 +158,33 @@ class Ingest(object):
             '/rankscope.v1.Ingest/Stream',
             rankscope__proto_dot_v1_dot_ingest__pb2.Sealed.SerializeToString,
             rankscope__proto_dot_v1_dot_ingest__pb2.Ack.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stand(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rankscope.v1.Ingest/Stand',
+            rankscope__proto_dot_v1_dot_ingest__pb2.StandRequest.SerializeToString,
+            rankscope__proto_dot_v1_dot_ingest__pb2.StandReply.FromString,
             options,
             channel_credentials,
             insecure,

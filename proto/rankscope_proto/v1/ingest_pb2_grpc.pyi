@@ -43,6 +43,14 @@ class IngestStub:
     sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
     """
 
+    Stand: grpc.UnaryUnaryMultiCallable[
+        rankscope_proto.v1.ingest_pb2.StandRequest,
+        rankscope_proto.v1.ingest_pb2.StandReply,
+    ]
+    """Says where incarnations stand, without a batch: a sender that has nothing more to send learns so
+    what became durable, and that a broker has lost what it had accepted. Answers are in the order asked.
+    """
+
 class IngestAsyncStub:
     """Accepts sealed batches."""
 
@@ -64,6 +72,14 @@ class IngestAsyncStub:
     behind it; the stream stays. A refusal is the stream's status, sent after the acknowledgements
     of the batches before it: it concerns the first batch that has none. After INVALID_ARGUMENT the
     sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
+    """
+
+    Stand: grpc.aio.UnaryUnaryMultiCallable[
+        rankscope_proto.v1.ingest_pb2.StandRequest,
+        rankscope_proto.v1.ingest_pb2.StandReply,
+    ]
+    """Says where incarnations stand, without a batch: a sender that has nothing more to send learns so
+    what became durable, and that a broker has lost what it had accepted. Answers are in the order asked.
     """
 
 class IngestServicer(metaclass=abc.ABCMeta):
@@ -91,6 +107,16 @@ class IngestServicer(metaclass=abc.ABCMeta):
         behind it; the stream stays. A refusal is the stream's status, sent after the acknowledgements
         of the batches before it: it concerns the first batch that has none. After INVALID_ARGUMENT the
         sender sets that batch aside and goes on, in a new stream, with the next seq as its base.
+        """
+
+    @abc.abstractmethod
+    def Stand(
+        self,
+        request: rankscope_proto.v1.ingest_pb2.StandRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[rankscope_proto.v1.ingest_pb2.StandReply, collections.abc.Awaitable[rankscope_proto.v1.ingest_pb2.StandReply]]:
+        """Says where incarnations stand, without a batch: a sender that has nothing more to send learns so
+        what became durable, and that a broker has lost what it had accepted. Answers are in the order asked.
         """
 
 def add_IngestServicer_to_server(servicer: IngestServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
