@@ -17,9 +17,10 @@ from typing import Protocol
 
 import orjson
 
-from rankscope_ingest.buffer import WRITER_CLAIM, Claimant
+from rankscope_ingest.buffer import Claimant
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy
 from rankscope_ingest.patience import patiently
+from rankscope_ingest.streams import WRITER_CLAIM
 
 logger = logging.getLogger(__name__)
 

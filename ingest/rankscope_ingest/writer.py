@@ -19,9 +19,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from rankscope_ingest import metrics
-from rankscope_ingest.buffer import TIMEOUT_S, Buffer
+from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.clickhouse import Store
 from rankscope_ingest.collector import Collector
+from rankscope_ingest.connection import TIMEOUT_S
 from rankscope_ingest.entries import Entry, Group, Manifest, Place
 from rankscope_ingest.errors import StoreUncertain
 from rankscope_ingest.migrate import check_migrated, migrate
@@ -29,6 +30,7 @@ from rankscope_ingest.patience import patiently
 from rankscope_ingest.reading import READ_BLOCK_MS, EntrySource, Reading
 from rankscope_ingest.settings import WriterSettings
 from rankscope_ingest.shards import holding_the_shards
+from rankscope_ingest.streams import Streams
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class RowSink(Protocol):
 
 
 class Source(EntrySource, Protocol):
-    """The broker as the writer needs it; `Buffer` says what each method promises."""
+    """The broker as the writer needs it; `Streams` says what each method promises."""
 
     async def fetch(self, places: Sequence[Place]) -> list[Entry | None]:
         """Entries by place; None where the broker has none."""
@@ -77,7 +79,7 @@ class Source(EntrySource, Protocol):
 
 if TYPE_CHECKING:
     _sink: type[RowSink] = Store
-    _source: type[Source] = Buffer
+    _source: type[Source] = Streams
 
 
 async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
@@ -98,19 +100,21 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         store = Store(config.clickhouse_url)
         stack.push_async_callback(store.close)
-        buffer = Buffer(config.redis_url, read_timeout_s=TIMEOUT_S + READ_BLOCK_MS / 1_000)
+        buffer = Buffer(config.redis_url)
         stack.push_async_callback(buffer.close)
+        streams = Streams(config.redis_url, read_timeout_s=TIMEOUT_S + READ_BLOCK_MS / 1_000)
+        stack.push_async_callback(streams.close)
         await _check(store, buffer, config=config)
+        await streams.prepare_reading()
         await stack.enter_async_context(holding_the_shards(buffer, stop))
         if not stop.is_set():
             collector = Collector(rows=config.group_rows, size=config.group_bytes, linger_s=config.linger_ms / 1_000)
-            await Writer(buffer, store, collector=collector).run(stop)
+            await Writer(streams, store, collector=collector).run(stop)
 
 
 async def _check(store: Store, buffer: Buffer, *, config: WriterSettings) -> None:
     for warning in await buffer.check():
         logger.warning(warning)
-    await buffer.prepare_reading()
     await store.check_version()
     if config.migrate:
         await migrate(store)

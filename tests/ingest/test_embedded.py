@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope_ingest.buffer import WRITER_CLAIM, Buffer, Offer
+from rankscope_ingest.buffer import Buffer, Offer
+from rankscope_ingest.streams import WRITER_CLAIM
 from rankscope_proto.identity import shard_of
 from tests.ground.brokers import Broker
 from tests.ground.processes import ROOT, Child
