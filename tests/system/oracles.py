@@ -1,0 +1,267 @@
+"""The oracles: what must hold after any fault, each judged from outside.
+
+O1 what the spool took is stored, whole, or declared lost; O2 what is stored is what a source sealed, once; O3 a
+fresh row is visible soon after the fault has healed; O4 emitted = stored + lost, of every process; O5 recording was
+never held up; O6 no process grew beyond its bound. An oracle that cannot look says `unverified`, which is no pass.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from clickhouse_connect.driver.client import Client
+
+from tests.ground.processes import wait_until
+from tests.system.tables import LASTING, Gap, Tables
+from tests.system.truth import Key, Truth
+
+MIB = 2**20
+HEAL_S = 10.0
+FINDINGS_TOLD = 12
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    HELD = "held"
+    FAILED = "failed"
+    UNVERIFIED = "unverified"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What one oracle found.
+
+    Attributes:
+        oracle: O1 to O6.
+        findings: A sentence for each fault; none: it held.
+        lost: Rows that must be there, are not, and are not declared.
+        duplicated: Rows that are there more than once, or that nobody sealed.
+        error: Why it could not look.
+    """
+
+    oracle: str
+    findings: list[str] = field(default_factory=list[str])
+    lost: int = 0
+    duplicated: int = 0
+    error: str = ""
+
+    @property
+    def state(self) -> State:
+        """Held, failed, or not verified."""
+        if self.error:
+            return State.UNVERIFIED
+        return State.FAILED if self.findings else State.HELD
+
+
+@dataclass(slots=True)
+class Report:
+    """The verdicts of a run of the suite."""
+
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+
+    @property
+    def lost(self) -> int:
+        """Rows lost."""
+        return sum(verdict.lost for verdict in self.verdicts)
+
+    @property
+    def duplicated(self) -> int:
+        """Rows stored twice, or never sealed."""
+        return sum(verdict.duplicated for verdict in self.verdicts)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every oracle looked, and none found anything."""
+        return all(verdict.state is State.HELD for verdict in self.verdicts)
+
+    @property
+    def failed(self) -> list[str]:
+        """The oracles that found a fault."""
+        return [verdict.oracle for verdict in self.verdicts if verdict.state is State.FAILED]
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for verdict in self.verdicts:
+            lines.append(f"{verdict.oracle} {verdict.state}{': ' + verdict.error if verdict.error else ''}")
+            lines += [f"   {finding}" for finding in verdict.findings[:FINDINGS_TOLD]]
+            if len(verdict.findings) > FINDINGS_TOLD:
+                lines.append(f"   and {len(verdict.findings) - FINDINGS_TOLD} more")
+        return "\n".join([*lines, f"lost {self.lost}, duplicated {self.duplicated}"])
+
+
+def checked(oracle: str, look: Callable[[Verdict], None]) -> Verdict:
+    """Lets an oracle look; whatever goes wrong with the looking itself is no verdict on the system."""
+    verdict = Verdict(oracle)
+    try:
+        look(verdict)
+    except Exception as error:  # noqa: BLE001 - a checker's own fault must never read as a pass, nor as a loss
+        verdict.error = f"{type(error).__name__}: {error}"
+    return verdict
+
+
+def judge(truth: Truth, tables: Tables) -> Report:
+    """O1, O2 and O4 of one run."""
+    return Report(
+        [
+            checked("O1", lambda verdict: nothing_is_lost(truth, tables, verdict=verdict)),
+            checked("O2", lambda verdict: nothing_is_twice(truth, tables, verdict=verdict)),
+            checked("O4", lambda verdict: sums_agree(tables, verdict=verdict)),
+        ]
+    )
+
+
+def nothing_is_lost(truth: Truth, tables: Tables, *, verdict: Verdict) -> None:
+    """O1: every batch the spool took is stored in every table, or a lost gap names it."""
+    if not truth.must:
+        raise ValueError("the sources wrote nothing down: there is nothing to compare with")
+    for key in sorted(truth.must):
+        written = truth.may[key]
+        if key not in tables.batches:
+            if not any(gap.covers(key) for gap in tables.gaps):
+                verdict.lost += written.rows
+                verdict.findings.append(f"batch {_named(key)} with {written.rows} rows is nowhere")
+            continue
+        for section in LASTING:
+            stored = tables.sections[section.name].get(key)
+            absent = written.counts.get(section.name, 0) - (stored.distinct if stored else 0)
+            if absent > 0:
+                verdict.lost += absent
+                verdict.findings.append(f"batch {_named(key)} lacks {absent} rows of {section.name}")
+
+
+def nothing_is_twice(truth: Truth, tables: Tables, *, verdict: Verdict) -> None:
+    """O2: each row is there once, and is one that a source sealed, with what it sealed in it."""
+    if not tables.batches:
+        raise ValueError("the tables hold nothing of this run: there is nothing to compare")
+    for key, batch in tables.batches.items():
+        if batch.copies > 1:
+            verdict.duplicated += batch.copies - 1
+            verdict.findings.append(f"batch {_named(key)} is {batch.copies} times in the ledger table")
+        if batch.is_trainers and key not in truth.may:
+            verdict.duplicated += 1
+            verdict.findings.append(f"batch {_named(key)} was never sealed by a source")
+    for section in LASTING:
+        for key, stored in tables.sections[section.name].items():
+            sealed = truth.may[key].counts.get(section.name, 0) if key in truth.may else stored.distinct
+            if (more := max(stored.rows - sealed, stored.rows - stored.distinct)) > 0:
+                verdict.duplicated += more
+                verdict.findings.append(f"batch {_named(key)} has {more} rows of {section.name} too many")
+    _compare_sums(truth, tables, verdict=verdict)
+
+
+def _compare_sums(truth: Truth, tables: Tables, *, verdict: Verdict) -> None:
+    for key in truth.may.keys() & tables.batches.keys():
+        written = truth.may[key]
+        for section, sealed in (("scalars", written.scalar_sum), ("spans", written.span_sum)):
+            found = tables.sums[section].get(key, 0)
+            if found != sealed:
+                verdict.findings.append(f"batch {_named(key)}: {section} sum to {found}, sealed were {sealed}")
+
+
+def sums_agree(tables: Tables, *, verdict: Verdict) -> None:
+    """O4: of every process and section, emitted = stored + lost, and no batch number is unaccounted for."""
+    last: dict[str, int] = {}
+    for incarnation, seq in tables.batches:
+        last[incarnation] = max(last.get(incarnation, -1), seq)
+    if not last:
+        raise ValueError("the tables hold nothing of this run: there are no sums")
+    declared = [gap for gap in tables.gaps if gap.seq_from is not None]
+    for incarnation, highest in last.items():
+        for seq in range(highest):
+            key = (incarnation, seq)
+            if key not in tables.batches and not any(gap.covers(key) for gap in declared):
+                verdict.findings.append(f"batch {_named(key)} is missing and no gap names it")
+        _balance(incarnation, highest, tables=tables, verdict=verdict)
+
+
+def _balance(incarnation: str, highest: int, *, tables: Tables, verdict: Verdict) -> None:
+    emitted = tables.batches[incarnation, highest].emitted
+    lost = Counter[str]()
+    for gap in tables.gaps:
+        if gap.incarnation == incarnation:
+            lost[gap.section] += max(gap.rows - _found_again(gap, tables), 0)
+    for section in LASTING:
+        of_section = tables.sections[section.name].items()
+        stored = sum(rows.rows for (inc, _), rows in of_section if inc == incarnation)
+        if emitted[section.name] != stored + lost[section.name]:
+            verdict.findings.append(
+                f"{incarnation}: {section.name}: {emitted[section.name]} emitted, {stored} stored, "
+                f"{lost[section.name]} declared lost"
+            )
+
+
+def _found_again(gap: Gap, tables: Tables) -> int:
+    """Rows of the batches that a gap names and that are stored after all."""
+    if gap.seq_from is None or gap.seq_to is None:
+        return 0
+    rows = tables.sections.get(gap.section, {})
+    return sum(stored.rows for key, stored in rows.items() if gap.covers(key))
+
+
+def fresh_row_visible(client: Client, run: str, *, bound_s: float = HEAL_S) -> Verdict:
+    """O3: a row recorded after this call is visible within the bound; the seconds it took are its one detail."""
+    started, now = time.monotonic(), time.time_ns()
+    newest = "SELECT countIf(time > {now:Int64}) FROM scalars WHERE run_id = {run:String}"
+
+    def is_there() -> bool:
+        found = client.query(newest, parameters={"now": now, "run": run}).result_rows[0][0]
+        return bool(found)
+
+    def look(verdict: Verdict) -> None:
+        try:
+            wait_until(is_there, timeout_s=bound_s, what="a fresh row")
+        except TimeoutError:
+            verdict.findings.append(f"no row recorded after the fault had healed was visible within {bound_s:g} s")
+
+    verdict = checked("O3", look)
+    verdict.oracle = f"O3 ({time.monotonic() - started:.1f} s)"
+    return verdict
+
+
+def never_held_up(folder: Path, *, p99_us: float) -> Verdict:
+    """O5: the recording calls of every source stayed below the bound."""
+
+    def look(verdict: Verdict) -> None:
+        costs = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.cost")}
+        if not costs:
+            raise ValueError("no source wrote its costs down")
+        verdict.findings += [
+            f"{name}: p99 of a turn's calls is {cost['p99_us']:.0f} µs, bound {p99_us:.0f}"
+            for name, cost in costs.items()
+            if cost["p99_us"] > p99_us
+        ]
+
+    return checked("O5", look)
+
+
+def within_memory(peaks: Mapping[str, int], bounds: Mapping[str, int]) -> Verdict:
+    """O6: the highest resident size of each kind of process, in bytes, against its bound."""
+
+    def look(verdict: Verdict) -> None:
+        if missing := bounds.keys() - peaks.keys():
+            raise ValueError(f"never measured: {', '.join(sorted(missing))}")
+        verdict.findings += [
+            f"{name}: {peaks[name] // MIB} MiB, bound {bound // MIB}"
+            for name, bound in bounds.items()
+            if peaks[name] > bound
+        ]
+
+    return checked("O6", look)
+
+
+def peak_memory(pid: int) -> int:
+    """The most resident memory a process had, bytes; 0: it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
+def _named(key: Key) -> str:
+    return f"{key[0][-8:]}:{key[1]}"

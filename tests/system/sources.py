@@ -1,0 +1,88 @@
+"""The sources of the fault suite: real trainers' recording with an outside ledger, small rows, many batches.
+
+`python -m tests.system.sources NAME FOLDER` records until `FOLDER/stop` is there. Its ledger is
+`FOLDER/NAME.ledger`, its costs are in `FOLDER/NAME.cost`, and `FOLDER/NAME.said` says how it ended. The rest is
+the SDK's own environment. Batches are sealed ten times a second instead of once, so that many are on their way.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import rankscope
+from rankscope import _pump
+from rankscope._block import Block
+from rankscope.spool import SpoolWriter
+from tests.system.truth import recorded
+
+if TYPE_CHECKING:
+    from rankscope._recording import Recording
+
+SEAL_S = float(os.environ.get("SOURCE_SEAL_S", "0.1"))
+PAUSE_S = float(os.environ.get("SOURCE_PAUSE_S", "0.02"))
+WRITE_COSTS_EVERY = 25
+
+
+class Costs:
+    """How long the calls that record took, in ns, and what the loop's turns took beside its pause."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._calls: list[int] = []
+
+    def add(self, ns: int) -> None:
+        """Notes one turn's recording calls."""
+        self._calls.append(ns)
+        if len(self._calls) % WRITE_COSTS_EVERY == 0:
+            self.write()
+
+    def write(self) -> None:
+        """Writes percentiles in µs; replaces the file as a whole."""
+        calls = sorted(self._calls)
+        figures = {
+            "turns": len(calls),
+            "p50_us": calls[len(calls) // 2] / 1e3,
+            "p99_us": calls[len(calls) * 99 // 100] / 1e3,
+            "max_us": calls[-1] / 1e3,
+        }
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(json.dumps(figures))
+        fresh.rename(self._path)
+
+
+def statistics(number: int) -> Block:
+    """Two rows of tensor statistics, without torch."""
+    now = time.time_ns()
+    columns = {"name": ("weight", "bias"), "role": ("grad", "grad"), "dtype": ("float32", "float32")}
+    return Block("tensor_stats", 2, {**columns, "step": (number, number), "time": (now, now), "l2": (1.0, 2.0)})
+
+
+def steady(name: str, folder: Path) -> None:
+    """Emits a step with a span, a metric and two statistics, again and again, and says how many."""
+    stop, pause = folder / "stop", threading.Event()
+    costs = Costs(folder / f"{name}.cost")
+    number = 0
+    with rankscope.init() as run:
+        recording = cast("Recording", vars(run)["_recording"])
+        while not stop.exists():
+            started = time.perf_counter_ns()
+            with run.step(number), run.span("work", attributes={"number": number}):
+                run.log_metric("number", number)
+                recording.append(statistics(number))
+            costs.add(time.perf_counter_ns() - started)
+            number += 1
+            pause.wait(PAUSE_S)
+        finishing = time.monotonic()
+    costs.write()
+    took = time.monotonic() - finishing
+    (folder / f"{name}.said").write_text(json.dumps({"emitted": number, "finish_s": took}))
+
+
+if __name__ == "__main__":
+    _pump.SEAL_S = SEAL_S  # pyright: ignore[reportConstantRedefinition] - sealing more often is the purpose
+    SpoolWriter.append = recorded(SpoolWriter.append, Path(sys.argv[2]) / f"{sys.argv[1]}.ledger")
+    steady(sys.argv[1], Path(sys.argv[2]))
