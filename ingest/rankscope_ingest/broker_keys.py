@@ -21,11 +21,6 @@ def state_key(shard: int, incarnation: bytes) -> str:
     return f"rankscope:{{s{shard:02}}}:incarnation:{incarnation.hex()}"
 
 
-def quarantine_key(shard: int) -> str:
-    """Payloads that came under a seq already taken by another."""
-    return f"rankscope:{{s{shard:02}}}:quarantine"
-
-
 def claim_key(project: str, run_id: str, *, rank: int) -> str:  # the names say it
     """The claim of a rank; a ':' in a name cannot make two claims one."""
     return f"rankscope:claim:{quote(project, safe='')}:{quote(run_id, safe='')}:{rank}"

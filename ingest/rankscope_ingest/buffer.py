@@ -4,13 +4,15 @@ What the writer does with the same streams is in `streams.py`. Everything that w
 script which may be repeated without harm (`connection.py` says why).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import cast
+from uuid import uuid4
 
 from pydantic import SecretStr
 
-from rankscope_ingest.broker_keys import bytes_key, claim_key, quarantine_key, state_key, stream_key
+from rankscope_ingest.broker_keys import bytes_key, claim_key, state_key, stream_key
 from rankscope_ingest.connection import TIMEOUT_S, Connection
 from rankscope_ingest.errors import BrokerUnfit
 from rankscope_ingest.scripts import Script
@@ -21,9 +23,9 @@ __all__ = [
     "Claimant",
     "Offer",
     "Outcome",
+    "Stand",
     "bytes_key",
     "claim_key",
-    "quarantine_key",
     "state_key",
     "stream_key",
 ]
@@ -72,6 +74,7 @@ class Offer:
         week: Monday of the sealing time, days since 1970-01-01.
         base: Lowest seq the sender still holds.
         expanded: Bytes that the rows take once each carries its own text; 0: about the payload's.
+        again: Whether the sender cannot rule out that it was accepted before.
     """
 
     payload: bytes
@@ -82,6 +85,20 @@ class Offer:
     week: int
     base: int
     expanded: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where an incarnation stands; both 0 where nothing is known of it.
+
+    Attributes:
+        accepted: Every seq below it is in the broker, or was declared lost by a base.
+        durable: Every seq below it is in the store, or was declared lost by a base.
+    """
+
+    accepted: int
+    durable: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,7 @@ class Buffer:
         self._connection = Connection(url, read_timeout_s=read_timeout_s)
         self._address = self._connection.address
         self._accept = Script("accept")
+        self._stand = Script("stand")
         self._claim = Script("claim")
         self._release = Script("release")
 
@@ -144,6 +162,24 @@ class Buffer:
             return []
         return [f"Redis at {self._address} has appendonly no: what it holds is lost when it restarts"]
 
+    async def test_accept(self) -> None:
+        """Offers a batch of its own twice, beside the shards, and looks that it enters once.
+
+        Raises:
+            BrokerUnfit: It does not, or the broker takes no writes at all, as a replica.
+            Busy: The broker is full, or cannot write to its disk.
+        """
+        own = uuid4()
+        keys = [f"rankscope:{{selftest}}:{name}" for name in ("in", own.hex, "bytes")]
+        offer = Offer(b"selftest", own.bytes, 0, own.bytes, 0, 0, 0)
+        outcomes = [(await self._accept_under(keys, offer, budget=2**30)).outcome for _ in range(2)]
+        await self._connection.command("DEL", *keys)
+        if outcomes != [Outcome.ACCEPTED, Outcome.DUPLICATE]:
+            raise BrokerUnfit(
+                f"Redis at {self._address} answered a batch offered twice with {outcomes[0].name} and "
+                f"{outcomes[1].name}; it must be ACCEPTED and DUPLICATE: is it Redis or Valkey, from 7.0 on?"
+            )
+
     async def ping(self) -> None:
         """Returns when the broker answers.
 
@@ -166,10 +202,26 @@ class Buffer:
             BrokerUnavailable: It may or may not have been accepted; offering it again tells.
         """
         incarnation = offer.incarnation
-        keys = (stream_key(shard), state_key(shard, incarnation), bytes_key(shard), quarantine_key(shard))
-        values = (offer.payload, incarnation, offer.seq, offer.digest, offer.rows, offer.week, offer.base)
-        answer = await self._connection.run(self._accept, keys, *values, budget, STATE_LIFETIME_S, offer.expanded)
-        outcome, accepted, durable, held = cast("list[int]", answer)
+        keys = (stream_key(shard), state_key(shard, incarnation), bytes_key(shard))
+        return await self._accept_under(keys, offer, budget=budget)
+
+    async def stands(self, shard: int, incarnations: Sequence[bytes]) -> list[Stand]:
+        """Where incarnations of one shard stand, in the order asked for.
+
+        Args:
+            shard: 0-based.
+            incarnations: 16 bytes each; at least one.
+        """
+        keys = [state_key(shard, incarnation) for incarnation in incarnations]
+        numbers = cast("list[int]", await self._connection.run(self._stand, keys))
+        return [Stand(accepted, durable) for accepted, durable in zip(numbers[::2], numbers[1::2], strict=True)]
+
+    async def _accept_under(self, keys: Sequence[str], offer: Offer, *, budget: int) -> Accepted:
+        values = (offer.payload, offer.incarnation, offer.seq, offer.digest, offer.rows, offer.week, offer.base)
+        more = (budget, STATE_LIFETIME_S, offer.expanded, int(offer.again))
+        outcome, accepted, durable, held = cast(
+            "list[int]", await self._connection.run(self._accept, keys, *values, *more)
+        )
         return Accepted(Outcome(outcome), accepted, durable, held)
 
     async def held(self, shard: int) -> int:

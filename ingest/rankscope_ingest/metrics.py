@@ -14,6 +14,11 @@ BATCHES = Counter(
 ROWS_ACCEPTED = Counter("rankscope_ingest_rows_accepted", "Rows of the batches accepted into the broker.")
 BYTES_ACCEPTED = Counter("rankscope_ingest_accepted_bytes", "Payload bytes accepted into the broker.")
 RANK_CONFLICTS = Counter("rankscope_ingest_rank_conflicts", "Second trainers of a rank that sent data.")
+DEAD_LETTERS = Counter(
+    "rankscope_ingest_dead_letters",
+    "Batches that cannot go on, by stage (conflict, parse) and result: kept, no_room.",
+    ["stage", "result"],
+)
 STREAMS = Gauge("rankscope_ingest_streams", "Streams of batches open at the gateway.")
 
 ROWS_WRITTEN = Counter("rankscope_ingest_rows_written", "Rows durable in the store.")
