@@ -14,17 +14,33 @@ from tests.ground.processes import Child, wait_until
 class Broker:
     """A Valkey server on a Unix socket.
 
+    Args:
+        folder: Where its append-only file lies.
+        **options: Options of the server beside or in place of the usual ones, such as `maxmemory="20mb"`.
+
     Attributes:
         url: What goes into RANKSCOPE_REDIS_URL.
         folder: Where its append-only file lies.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: str) -> None:
         # A socket's path has at most 108 bytes; pytest's folders are longer.
         self._sockets = tempfile.TemporaryDirectory(prefix="rsb-")
         self.folder = folder
         self.url = f"unix://{self._sockets.name}/broker.sock"
+        self._options = {name.replace("_", "-"): value for name, value in options.items()}
         self._child: Child | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id; it has been started."""
+        assert self._child is not None
+        return self._child.pid
+
+    @property
+    def socket(self) -> str:
+        """The path of its Unix socket."""
+        return self.url.removeprefix("unix://")
 
     def start(self) -> None:
         """Starts it and waits until it answers; what its folder holds is loaded."""
@@ -43,6 +59,8 @@ class Broker:
             "save": "",
             "maxmemory": "256mb",
             "maxmemory-policy": "noeviction",
+            "enable-debug-command": "local",
+            **self._options,
         }
         return [
             str(_binary.get_binary_path()),
@@ -76,6 +94,20 @@ class Broker:
         with self.client() as client:
             wait_until(lambda: _unwritten(client) == 0, what="the append-only file")
         self.kill()
+
+    def cut_tail(self, size: int) -> int:
+        """Takes bytes off the end of the append-only file of a killed broker: what a power loss does.
+
+        Returns:
+            How many were taken: all but one, where the file is shorter.
+        """
+        files = sorted((self.folder / "appendonlydir").glob("*.incr.aof"), key=lambda file: file.stat().st_mtime)
+        if not files:
+            return 0
+        held = files[-1].stat().st_size
+        cut = max(0, min(size, held - 1))
+        os.truncate(files[-1], held - cut)
+        return cut
 
     def restart(self) -> None:
         """Kills it and starts it again over what it had written."""

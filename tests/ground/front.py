@@ -14,6 +14,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,33 @@ def quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
+@dataclass(slots=True)
+class Fault:
+    """Inserts into landing that fail because a test says so; a store that is short of something does the same.
+
+    Attributes:
+        code: ClickHouse's.
+        times: How many more fail.
+        is_after: The rows are stored all the same.
+    """
+
+    code: int
+    times: int
+    is_after: bool = False
+
+    def take(self) -> int:
+        """The code to fail with now; 0: none."""
+        if not self.times:
+            return 0
+        self.times -= 1
+        return self.code
+
+
 class Engine:
     """The one chDB of this process."""
 
     def __init__(self, folder: Path) -> None:
+        self.fault = Fault(0, 0)
         self._folder = folder
         self._path = str(folder / "store")
         # Held open: with the last handle the engine would go and come again.
@@ -72,11 +96,17 @@ class Engine:
             handle.close()
 
     def _insert(self, handle: Any, insert: re.Match[bytes], body: bytes) -> tuple[bytes, str]:
+        is_landing = insert["into"].split(b"(")[0].strip(b" `").endswith(b"landing")
+        code = self.fault.take() if is_landing else 0
+        if code and not self.fault.is_after:
+            raise RuntimeError(f"Code: {code}. DB::Exception: ordered by a test")
         with tempfile.NamedTemporaryFile(dir=self._folder) as file:
             file.write(body)
             file.flush()
             into, kind = insert["into"].decode(), insert["format"].decode()
             handle.query(f"INSERT INTO {into} FROM INFILE {quoted(file.name)} FORMAT {kind}")
+        if code:
+            raise RuntimeError(f"Code: {code}. DB::Exception: ordered by a test, after the insert")
         return b"", kind
 
     def _query(self, handle: Any, statement: str, arguments: Arguments) -> tuple[bytes, str]:
@@ -100,7 +130,12 @@ class Request(BaseHTTPRequestHandler):
             self._run()
 
     def do_POST(self) -> None:
-        """Answers a query or an insert."""
+        """Answers a query, an insert, or the order to fail."""
+        if urlsplit(self.path).path == "/fault":
+            order = {name: int(value) for name, value in parse_qsl(urlsplit(self.path).query)}
+            self._engine().fault = Fault(order["code"], order["times"], is_after=bool(order["after"]))
+            self._answer(200, b"Ok.\n", {})
+            return
         self._run()
 
     def _run(self) -> None:
