@@ -122,19 +122,29 @@ class Claim:
         pauses = random.Random()
         while not self._is_closed:
             asked = self._asked
-            failure = ""
-            try:
-                self._attend()
-            except grpc.RpcError as error:
-                failure = str(failure_of(error, self._connection.endpoint).error)
+            failure = self._attended()
             with self._changed:
                 if failure and self._answer.standing is Standing.UNKNOWN:
                     self._answer = self._answer._replace(failure=failure)
                 self._changed.wait_for(lambda: self._is_closed or self._asked != asked, pauses.uniform(0.5, 1.5))  # noqa: B023  # called at once
 
+    def _attended(self) -> str:
+        """Attend once; what ended it, "" where the gateway did in order."""
+        endpoint = self._connection.endpoint
+        try:
+            self._attend()
+        except grpc.RpcError as error:
+            self._connection.leave(endpoint)
+            return str(failure_of(error, endpoint).error)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
     def _attend(self) -> None:
         """One stream: the claim, then heartbeats, until it ends."""
-        call = ControlStub(self._connection.channel()).Attach(self._statuses(self._asked))
+        call = ControlStub(self._connection.channel()).Attach(
+            self._statuses(self._asked), metadata=self._connection.metadata()
+        )
         with self._changed:
             self._call = call
         for command in call:

@@ -1,20 +1,28 @@
-"""The one gRPC connection of a process, and what its errors mean.
+"""The gRPC connection of a process: where gateways are, how they are reached, and what their errors mean.
 
 The channel is born in the thread that first needs it, never at import or in `init`'s thread, and a
 forked child never touches it. gRPC's own fork support is therefore turned off, unless the
 environment or an earlier import of gRPC decides otherwise: with it on, each fork of a process with a
 live channel took up to 5 s (20 forks: 19.9 s against 1.3 s), and DataLoader workers are forks.
+
+A key never crosses a network in plaintext, unless somebody said that it may.
 """
 
 import os
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # read once, when gRPC is imported
 
 import grpc
 
-from rankscope.errors import ExportError, Rejected, Unavailable
+from rankscope._retry_info import retry_after_s
+from rankscope.errors import ConfigError, ExportError, Rejected, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,15 +33,37 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 1_500),
     ("grpc.http2.ping_timeout_ms", 1_500),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # With our own longest pause of 2 s a gateway that is back is found within 3 s.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),  # there is one retry layer, and it is ours
     ("grpc.max_send_message_length", 8 * 1024 * 1024),
     ("grpc.enable_http_proxy", 0),  # the gateway is inside the cluster
 )
 
+TLS = "https://"
 _DETAILS = "grpc-status-details-bin"
-_RETRY_INFO = b"type.googleapis.com/google.rpc.RetryInfo"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What proves who asks, and who answers.
+
+    Attributes:
+        key: The API key; never shown.
+        tls_ca: File with the authorities that sign the gateway; None: the system's.
+        tls_cert: File with this node's certificate, for mutual TLS.
+        tls_key: File with that certificate's key.
+        insecure: Whether a key may cross a network without TLS.
+    """
+
+    key: str | None = field(default=None, repr=False)
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
 
 
 class _Use:
@@ -48,106 +78,143 @@ def survived_fork() -> bool:
 
 
 class Connection:
-    """A channel to the gateway, made when first asked for.
+    """The way to a gateway: one channel to each of its addresses, made when first asked for.
 
     Args:
-        endpoint: `host:port`.
+        endpoints: `host:port`, or several in order of preference; `https://host:port` means TLS.
+        access: Keys and certificates.
     """
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoints: str | Sequence[str], access: Access | None = None) -> None:
+        self._endpoints = (endpoints,) if isinstance(endpoints, str) else tuple(endpoints)
+        self._access = access or Access()
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._channel: grpc.Channel | None = None
+        self._at = 0
+        self._channels: dict[str, grpc.Channel] = {}
+
+    @property
+    def endpoint(self) -> str:
+        """The address in use."""
+        return self._endpoints[self._at]
+
+    def leave(self, endpoint: str) -> None:
+        """Go on to the next address, unless somebody left this one already."""
+        with self._lock:
+            if self.endpoint == endpoint:
+                self._at = (self._at + 1) % len(self._endpoints)
 
     def channel(self) -> grpc.Channel:
-        """The channel of this process."""
+        """The channel to the address in use.
+
+        Raises:
+            ConfigError: a certificate cannot be read.
+        """
         with self._lock:
-            if self._channel is None:
-                _Use.pid = _Use.pid or os.getpid()
-                self._channel = grpc.insecure_channel(self.endpoint, options=OPTIONS)
-            return self._channel
+            _Use.pid = _Use.pid or os.getpid()
+            endpoint = self.endpoint
+            if endpoint not in self._channels:
+                self._channels[endpoint] = _channel(endpoint, self._access)
+            return self._channels[endpoint]
+
+    def metadata(self, key: str | None = None) -> tuple[tuple[str, str], ...]:
+        """What goes with every call: the key, if there is one.
+
+        Args:
+            key: Instead of the one in `access`.
+
+        Raises:
+            ConfigError: the key would cross a network in plaintext.
+        """
+        key = key or self._access.key
+        if key is None:
+            return ()
+        endpoint = self.endpoint
+        if not endpoint.startswith(TLS) and not self._access.insecure and not is_loopback(endpoint):
+            raise ConfigError(
+                f"the API key would go to {endpoint} in plaintext: write {TLS}{endpoint}, "
+                "or set RANKSCOPE_INSECURE=1 where nobody else is on that network"
+            )
+        return (("authorization", f"Bearer {key}"),)
 
     def close(self) -> None:
-        """Drop the channel and end its calls; the next `channel` makes another."""
+        """Drop the channels and end their calls; the next `channel` makes another."""
         if os.getpid() != self._pid:
             return
         with self._lock:
-            channel, self._channel = self._channel, None
-        if channel is not None:
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
             channel.close()
 
 
+def is_loopback(endpoint: str) -> bool:
+    """Whether an address is surely this machine's own."""
+    host = endpoint.removeprefix(TLS).rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _channel(endpoint: str, access: Access) -> grpc.Channel:
+    if not endpoint.startswith(TLS):
+        return grpc.insecure_channel(endpoint, options=OPTIONS)
+    credentials = grpc.ssl_channel_credentials(
+        _content(access.tls_ca, "RANKSCOPE_TLS_CA"),
+        _content(access.tls_key, "RANKSCOPE_TLS_KEY"),
+        _content(access.tls_cert, "RANKSCOPE_TLS_CERT"),
+    )
+    return grpc.secure_channel(endpoint.removeprefix(TLS), credentials, options=OPTIONS)
+
+
+def _content(path: Path | None, variable: str) -> bytes | None:
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{variable} names {path}, which cannot be read ({error.strerror})") from error
+
+
+class Kind(Enum):
+    """What a failed call is about."""
+
+    PASSING = "the gateway cannot now"
+    REFUSED = "the batch, for ever"
+    TOO_LARGE = "the batch, most likely: nothing says when to try again"
+    DENIED = "who asks"
+
+
 class Failure(NamedTuple):
-    """What a failed call means: the error in our terms, and the pause the server asked for, if it did."""
+    """What a failed call means: the error in our terms, what it is about, and the pause the server asked for."""
 
     error: ExportError
     retry_after_s: float | None
+    kind: Kind = Kind.PASSING
+
+
+_DENIALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def failure_of(error: grpc.RpcError, endpoint: str) -> Failure:
-    """Map a gRPC error: INVALID_ARGUMENT is for ever, everything else may pass."""
-    code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-    details = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
+    """Map a gRPC error.
+
+    INVALID_ARGUMENT is for ever. RESOURCE_EXHAUSTED without a time to try again is what gRPC itself
+    says of a message that is too large. A denial lasts until somebody changes a key. All else passes.
+    """
+    call = error if isinstance(error, grpc.Call) else None
+    code = call.code() if call else grpc.StatusCode.UNKNOWN
+    details = (call.details() if call else None) or str(error)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return Failure(Rejected(f"the gateway at {endpoint} refused a batch: {details}"), None)
+        return Failure(Rejected(f"the gateway at {endpoint} refused a batch: {details}"), None, Kind.REFUSED)
+    if code in _DENIALS:
+        text = f"the gateway at {endpoint} denies access ({code.name}: {details}); is RANKSCOPE_KEY right?"
+        return Failure(Unavailable(text), None, Kind.DENIED)
+    asked_s = retry_after_s(_status_details(call)) if call else None
     text = f"the gateway at {endpoint} does not take data now ({code.name}: {details})"
-    trailing = (
-        cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
-        if isinstance(error, grpc.Call)
-        else ()
-    )
+    is_large = code is grpc.StatusCode.RESOURCE_EXHAUSTED and asked_s is None
+    return Failure(Unavailable(text), asked_s, Kind.TOO_LARGE if is_large else Kind.PASSING)
+
+
+def _status_details(call: grpc.Call) -> bytes:
+    trailing = cast("Iterable[tuple[str, str | bytes]]", call.trailing_metadata() or ())
     packed = next((value for key, value in trailing if key == _DETAILS), b"")
-    return Failure(Unavailable(text), retry_after_s(packed if isinstance(packed, bytes) else b""))
-
-
-def retry_after_s(details: bytes) -> float | None:
-    """The delay of the RetryInfo in a serialised google.rpc.Status; None where there is none."""
-    try:
-        for any_message in _fields(details).get(3, ()):
-            packed = _fields(_bytes(any_message))
-            if packed.get(1) == [_RETRY_INFO]:
-                delay = _fields(_bytes(_fields(_bytes(packed[2][0]))[1][0]))
-                return _number(delay, 1) + _number(delay, 2) / 1e9
-    except (IndexError, KeyError, TypeError):
-        return None
-    return None
-
-
-def _fields(message: bytes) -> dict[int, list[int | bytes]]:
-    """Field number → values of a protobuf message that has varints and byte strings only."""
-    found: dict[int, list[int | bytes]] = {}
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value, at = _varint(message, at)
-        if tag & 7 == 0:
-            found.setdefault(tag >> 3, []).append(value)
-        elif tag & 7 == 2:
-            found.setdefault(tag >> 3, []).append(message[at : at + value])
-            at += value
-        else:
-            raise TypeError(f"wire type {tag & 7} has no place in a status")
-    return found
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    raise TypeError("a message was expected, not a number")
-
-
-def _number(fields: dict[int, list[int | bytes]], number: int) -> int:
-    value = fields.get(number, [0])[0]
-    return value if isinstance(value, int) else 0
+    return packed if isinstance(packed, bytes) else b""

@@ -7,9 +7,10 @@ import grpc
 import pytest
 
 from rankscope import Run
-from rankscope._connection import Connection, failure_of, retry_after_s
+from rankscope._connection import Connection, failure_of
 from rankscope._export import SealedBatch
 from rankscope._grpc_export import GrpcExporter
+from rankscope._retry_info import retry_after_s
 from rankscope._window import Window
 from rankscope.errors import ExportError, Rejected, Unavailable
 from rankscope.testing import rows_of

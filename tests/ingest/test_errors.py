@@ -35,7 +35,7 @@ def test_every_error_class_is_in_the_picture() -> None:
 
 
 def test_retry_info_is_what_the_sdk_reads() -> None:
-    from rankscope._connection import retry_after_s
+    from rankscope._retry_info import retry_after_s
 
     assert retry_after_s(retry_details(grpc.StatusCode.UNAVAILABLE, "gone", retry_after_ms=1_500)) == 1.5
 
