@@ -1,0 +1,34 @@
+"""The spool: sealed batches on the node's disk, from their sealing until the store has them.
+
+`SpoolWriter` is the owner's side, `SpoolReader` the sender's. The two share files and no lock: the owner only
+appends, the sender only reads, deletes whole segments below the durable seq, and writes how far it is.
+"""
+
+from rankscope.spool._damage import Damage
+from rankscope.spool._errors import SpoolError, SpoolHeldError
+from rankscope.spool._frames import Frame
+from rankscope.spool._head import SpoolHead
+from rankscope.spool._locks import FolderLock, Holder
+from rankscope.spool._places import default_bytes, file_system_of, is_local
+from rankscope.spool._reader import SpoolReader
+from rankscope.spool._staging import spools, stage_out
+from rankscope.spool._standing import Standing
+from rankscope.spool._writer import SpoolWriter
+
+__all__ = [
+    "Damage",
+    "FolderLock",
+    "Frame",
+    "Holder",
+    "SpoolError",
+    "SpoolHead",
+    "SpoolHeldError",
+    "SpoolReader",
+    "SpoolWriter",
+    "Standing",
+    "default_bytes",
+    "file_system_of",
+    "is_local",
+    "spools",
+    "stage_out",
+]

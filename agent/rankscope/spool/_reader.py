@@ -1,0 +1,327 @@
+"""The sender's side of a spool: frames in order, holes declared, whole segments given back once they are durable.
+
+Promises: it always starts, whatever the disk did to the files; what it yields is what was appended, byte for byte;
+it never deletes what is not durable; it never writes where the owner appends while the owner lives.
+"""
+
+import contextlib
+import os
+import shutil
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from rankscope._host import is_alive, process_space, process_start
+from rankscope.spool._damage import Damage, damage_between, emitted_of, emitted_with
+from rankscope.spool._disk import first_seq_of, segment_paths
+from rankscope.spool._frames import Frame
+from rankscope.spool._head import FILE, SpoolHead, write_whole
+from rankscope.spool._locks import FolderLock
+from rankscope.spool._segments import ReadSegment
+from rankscope.spool._standing import Standing
+from rankscope.spool._writer import KEY, OWNER_LOCK
+from rankscope_proto.failpoints import reach
+
+SENDER_LOCK = "sender.lock"
+BAD = "bad"
+OPEN_SEGMENTS = 2
+_NEVER = 2**63
+"""Above every seq."""
+
+FOLLOWING = 4
+"""Batches behind a hole that are asked whether they declare some of it: the owner does so in the next it seals."""
+
+
+class SpoolReader:
+    """A spool whose batches are sent away; used by one thread.
+
+    Args:
+        folder: The spool's folder.
+
+    Raises:
+        SpoolError: it is no spool.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.head = SpoolHead.read(folder)
+        self._standing = Standing.read(folder)
+        self._open: dict[Path, ReadSegment] = {}
+        self._end_seq = 0
+        self._is_ended = False
+        self._sender = FolderLock(folder / SENDER_LOCK)
+
+    @property
+    def key(self) -> str | None:
+        """The API key to send with; None: none was given."""
+        try:
+            return (self.folder / KEY).read_text().strip() or None
+        except OSError:
+            return None
+
+    def hold(self) -> None:
+        """Be the one who sends.
+
+        Raises:
+            SpoolHeldError: another one is; names it.
+            SpoolError: the folder cannot be written.
+        """
+        self._sender.take()
+
+    def release(self) -> None:
+        """Let another one send."""
+        self._sender.release()
+
+    def close(self) -> None:
+        """Close the files, and let another one send."""
+        for segment in self._open.values():
+            segment.close()
+        self._open.clear()
+        self.release()
+
+    @property
+    def owner_is_gone(self) -> bool:
+        """Whether nothing will be appended any more: the owner ended, or closed the spool."""
+        head = self.head
+        if head.pid > 0 and head.process_space and head.process_space == process_space():
+            # A forked child may keep the lock's file open for longer than its parent lived.
+            started = process_start(head.pid)
+            if not is_alive(head.pid) or (head.process_start >= 0 and started not in {None, head.process_start}):
+                return True
+        return FolderLock(self.folder / OWNER_LOCK).is_free()
+
+    @property
+    def accepted(self) -> int:
+        """Every seq below it is in the broker, or declared lost, as far as was noted."""
+        return self._standing.accepted
+
+    @property
+    def durable(self) -> int:
+        """Every seq below it is in the store, or declared lost, as far as was noted."""
+        return self._standing.durable
+
+    @property
+    def base(self) -> int:
+        """The lowest seq held; the end when none is."""
+        frame = self.next(0)
+        return self.end_seq if frame is None else frame.seq
+
+    @property
+    def end_seq(self) -> int:
+        """The seq behind the last batch that is there."""
+        self._look_at_end()
+        return self._end_seq
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the batch that the owner marked as its last is there."""
+        self._look_at_end()
+        return self._is_ended
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of segments that hold something not durable yet."""
+        if self.durable >= self.end_seq:
+            return 0
+        size = 0
+        for path in segment_paths(self.folder):
+            with contextlib.suppress(OSError):
+                size += path.stat().st_size
+        return size
+
+    def next(self, seq: int) -> Frame | None:
+        """The batch with that seq, or the next one behind it.
+
+        Returns:
+            None: nothing yet. A batch with a higher seq than asked for: those before it were never appended,
+            or are damaged (`recover` says which).
+        """
+        for segment in self._open.values():
+            if segment.first_seq <= seq < self._end_seq:
+                frame = self._read(segment, seq, is_closed=False)
+                if frame is not None and frame.seq == seq:
+                    return frame
+        is_gone = self.owner_is_gone
+        paths = segment_paths(self.folder)
+        first = max(0, bisect_right([first_seq_of(path) for path in paths], seq) - 1)
+        for number in range(first, len(paths)):
+            is_closed = is_gone or number + 1 < len(paths)
+            segment = self._segment(paths[number])
+            frame = self._read(segment, seq, is_closed=is_closed) if segment is not None else None
+            if frame is not None:
+                return frame
+        return None
+
+    def recover(self) -> list[Damage]:
+        """Read all that is held, and say what is missing of it; says so again as long as it lies there.
+
+        Where the owner is gone, what lies behind its last whole frame is cut off, a copy of it kept in `bad/`.
+        """
+        found: list[Damage] = []
+        expected, emitted = 0, Counter[str]()
+        frame = self.next(0)
+        while frame is not None:
+            if expected <= self.durable:
+                expected, emitted = self.durable, self._emitted_at_durable(expected, emitted)
+            if expected < frame.seq - frame.skipped:
+                following = self._following(frame)
+                detail = self._faults(expected, frame.seq)
+                found.append(damage_between(expected, frame, emitted=emitted, following=following, detail=detail))
+            expected, emitted = frame.seq + 1, emitted_with(frame)
+            frame = self.next(frame.seq + 1)
+        if self.owner_is_gone:
+            self._cut_tail()
+        return found
+
+    def free_below(self, seq: int) -> int:
+        """Delete the segments whose batches are all below `seq`; returns how many went."""
+        paths = segment_paths(self.folder)
+        gone = [path for path, behind in pairwise(paths) if first_seq_of(behind) <= seq]
+        if not gone:
+            return 0
+        with contextlib.suppress(OSError):
+            self._standing.write(self.folder, synced=True)
+        for path in gone:
+            reach("spool.free")
+            self._forget(path)
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return len(gone)
+
+    def set_aside(self, frame: Frame, reason: str) -> Path | None:
+        """Keep a copy of a batch that is refused for good, with the reason; None where the disk is full."""
+        place = self._keep(f"{frame.seq:020d}.batch", frame.payload)
+        if place is not None:
+            self._keep(f"{frame.seq:020d}.txt", reason.encode())
+        return place
+
+    def note_standing(self, accepted: int, durable: int) -> None:
+        """Tell the owner, and whoever sends next, how far delivery is."""
+        if (accepted, durable) == (self._standing.accepted, self._standing.durable):
+            return
+        counted, emitted = self._counted_below(durable)
+        self._standing = Standing(accepted, durable, counted, emitted)
+        with contextlib.suppress(OSError):  # the next one is written, and a lower standing only repeats
+            self._standing.write(self.folder)
+
+    def _counted_below(self, seq: int) -> tuple[int, Mapping[str, int]]:
+        if seq == self._standing.counted:
+            return seq, self._standing.emitted
+        for segment in self._open.values():
+            if segment.first_seq < seq:
+                found = segment.header_below(seq)
+                emitted = emitted_of(found[1]) if found is not None and found[0] == seq - 1 else None
+                if emitted is not None:
+                    return seq, emitted
+        return self._standing.counted, self._standing.emitted
+
+    def remove(self) -> bool:
+        """Remove the spool; False, and nothing happens, while its owner lives or something is not durable."""
+        if not self.owner_is_gone or self.durable < self.end_seq:
+            return False
+        for path in segment_paths(self.folder):
+            self._forget(path)
+            with contextlib.suppress(OSError):
+                path.unlink()
+        # The head goes last: a folder without it is no spool.
+        for entry in list(os.scandir(self.folder)):
+            if entry.name != FILE:
+                _remove(Path(entry.path))
+        with contextlib.suppress(OSError):
+            (self.folder / FILE).unlink(missing_ok=True)
+            self.folder.rmdir()
+        return True
+
+    def _look_at_end(self) -> None:
+        """Read the last segment that has a frame as far as it goes."""
+        is_closed = self.owner_is_gone
+        for path in reversed(segment_paths(self.folder)):
+            segment = self._segment(path)
+            if segment is not None:
+                self._read(segment, _NEVER, is_closed=is_closed)
+            if segment is not None and segment.last is not None:
+                return
+            is_closed = True
+
+    def _read(self, segment: ReadSegment, seq: int, *, is_closed: bool) -> Frame | None:
+        try:
+            frame = segment.read(seq, is_closed=is_closed)
+        except OSError:
+            return None
+        if segment.last is not None and segment.last[0] >= self._end_seq:
+            self._end_seq, self._is_ended = segment.last[0] + 1, segment.last[1]
+        return frame
+
+    def _segment(self, path: Path) -> ReadSegment | None:
+        segment = self._open.pop(path, None)
+        if segment is not None and not segment.is_in_place():
+            segment.close()
+            segment = None
+        try:
+            segment = segment or ReadSegment(path, self.head.incarnation)
+        except OSError:
+            return None
+        self._open[path] = segment  # the one used last is at the end
+        while len(self._open) > OPEN_SEGMENTS:
+            self._forget(next(iter(self._open)))
+        return segment
+
+    def _forget(self, path: Path) -> None:
+        segment = self._open.pop(path, None)
+        if segment is not None:
+            segment.close()
+
+    def _emitted_at_durable(self, known: int, emitted: Counter[str] | None) -> Counter[str] | None:
+        """Rows emitted below the durable seq, given those below `known`; None: nobody knows."""
+        if known == self.durable:
+            return emitted
+        return Counter(self._standing.emitted) if self._standing.counted == self.durable else None
+
+    def _following(self, frame: Frame) -> list[Frame]:
+        """A few batches behind one."""
+        found: list[Frame] = []
+        behind = self.next(frame.seq + 1)
+        while behind is not None and len(found) < FOLLOWING:
+            found.append(behind)
+            behind = self.next(behind.seq + 1)
+        return found
+
+    def _faults(self, seq_from: int, seq_to: int) -> str:
+        """What was seen in the segments that held these."""
+        seen = [
+            f"{path.name}: {fault}"
+            for path, segment in self._open.items()
+            if segment.first_seq <= seq_to
+            for fault in segment.faults
+        ]
+        return "; ".join(seen) or f"batches {seq_from} to {seq_to - 1} are not there"
+
+    def _cut_tail(self) -> None:
+        """Cut what lies behind the last whole frame of a spool that nobody appends to."""
+        for path in segment_paths(self.folder)[-1:]:
+            segment = self._segment(path)
+            if segment is None or segment.size <= segment.end:
+                continue
+            with contextlib.suppress(OSError):
+                tail = path.read_bytes()[segment.end :]
+                if tail.strip(b"\0"):
+                    self._keep(f"{path.stem}.tail", tail)
+                os.truncate(path, segment.end)
+
+    def _keep(self, name: str, data: bytes) -> Path | None:
+        place = self.folder / BAD / name
+        with contextlib.suppress(OSError):
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            write_whole(place, data)
+            return place
+        return None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

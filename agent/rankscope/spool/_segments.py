@@ -1,0 +1,162 @@
+"""One segment as it is read: whole frames only, whatever lies between them."""
+
+import os
+from bisect import bisect_left
+from pathlib import Path
+
+from rankscope.spool._disk import first_seq_of
+from rankscope.spool._frames import (
+    FRAME_HEAD,
+    FRAME_MAGIC,
+    SEGMENT_HEAD,
+    Frame,
+    frame_of,
+    header_bytes,
+    read_frame_head,
+    read_segment_head,
+)
+
+HEADER_BYTES = 64 * 1024
+"""More than a batch's header takes: its texts are bounded."""
+
+
+class ReadSegment:
+    """A segment and an index of its frames, made as far as it was read.
+
+    Args:
+        path: The file.
+        incarnation: Whose batches it holds: others' are no frames.
+
+    Attributes:
+        last: Seq of the last frame that was found, and whether it ends the stream; None: none was.
+        faults: What was found damaged, in words.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, incarnation: bytes) -> None:
+        self.path = path
+        self.first_seq = first_seq_of(path)
+        self._incarnation = incarnation
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._seqs: list[int] = []
+        self._offsets: list[int] = []
+        self._end = 0
+        self._is_begun = False
+        self.last: tuple[int, bool] | None = None
+        self.faults: list[str] = []
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to it."""
+        try:
+            found, ours = self.path.stat(), os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+
+    @property
+    def end(self) -> int:
+        """Bytes up to the end of the last frame that was found."""
+        return self._end
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, seq: int, *, is_closed: bool) -> Frame | None:
+        """The frame with that seq, or the next one behind it.
+
+        Args:
+            seq: Asked for.
+            is_closed: Nothing is appended any more: what is no frame is damage, not a frame on its way.
+
+        Returns:
+            None: none so far.
+
+        Raises:
+            OSError: the disk cannot read it.
+        """
+        while True:
+            place = bisect_left(self._seqs, seq)
+            if place == len(self._seqs):
+                break
+            frame = self._frame_at(self._offsets[place])
+            if frame is not None:
+                return frame
+            # It was whole when it was found: the disk has changed it since.
+            self.faults.append(f"frame {self._seqs[place]} was damaged while it lay there")
+            del self._seqs[place], self._offsets[place]
+        frame = self._next(is_closed=is_closed)
+        while frame is not None and frame.seq < seq:
+            frame = self._next(is_closed=is_closed)
+        return frame
+
+    def _next(self, *, is_closed: bool) -> Frame | None:
+        """The next frame that was not found before."""
+        if not self._is_begun and not self._start(is_closed=is_closed):
+            return None
+        frame = self._frame_at(self._end)
+        if frame is None or not self._follows(frame):
+            found = self._resync(is_closed=is_closed)
+            if found is None:
+                return None
+            self._end, frame = found
+        self._seqs.append(frame.seq)
+        self._offsets.append(self._end)
+        self._end += FRAME_HEAD + len(frame.payload)
+        self.last = (frame.seq, frame.is_last)
+        return frame
+
+    def _start(self, *, is_closed: bool) -> bool:
+        """Read the segment's header, or go on without it."""
+        head = read_segment_head(os.pread(self._descriptor, SEGMENT_HEAD, 0))
+        if head is not None and head.incarnation == self._incarnation and head.first_seq == self.first_seq:
+            self._end, self._is_begun = SEGMENT_HEAD, True
+        elif is_closed:
+            self.faults.append("its header is damaged")
+            self._is_begun = True
+        return self._is_begun
+
+    def header_below(self, seq: int) -> tuple[int, bytes] | None:
+        """Seq and header of the last batch below `seq` that was read; None: none was."""
+        place = bisect_left(self._seqs, seq) - 1
+        if place < 0:
+            return None
+        return self._seqs[place], header_bytes(
+            os.pread(self._descriptor, HEADER_BYTES, self._offsets[place] + FRAME_HEAD)
+        )
+
+    def _frame_at(self, offset: int) -> Frame | None:
+        head = read_frame_head(os.pread(self._descriptor, FRAME_HEAD, offset))
+        if head is None:
+            return None
+        return frame_of(
+            head, os.pread(self._descriptor, head.length, offset + FRAME_HEAD), incarnation=self._incarnation
+        )
+
+    def _follows(self, frame: Frame) -> bool:
+        return frame.seq >= self.first_seq and (not self._seqs or frame.seq > self._seqs[-1])
+
+    def _resync(self, *, is_closed: bool) -> tuple[int, Frame] | None:
+        """The next whole frame behind what is none, and where it begins."""
+        start = os.pread(self._descriptor, 4, self._end)
+        if len(start) < 4 or (start == bytes(4) and not is_closed):
+            return None
+        rest = os.pread(self._descriptor, self.size - self._end, self._end)
+        place = rest.find(FRAME_MAGIC, 1)
+        while place >= 0:
+            head = read_frame_head(rest, place)
+            if head is not None:
+                payload = rest[place + FRAME_HEAD : place + head.size]
+                frame = frame_of(head, payload, incarnation=self._incarnation)
+                if frame is not None and self._follows(frame):
+                    self.faults.append(f"{place} bytes at {self._end} are damaged")
+                    return self._end + place, frame
+            place = rest.find(FRAME_MAGIC, place + 1)
+        return None

@@ -1,0 +1,89 @@
+"""Spools of a node, found in their root, and copied to where they outlive it."""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from rankscope.spool._disk import segment_paths, sync_folder
+from rankscope.spool._errors import SpoolError
+from rankscope.spool._head import FILE
+from rankscope.spool._reader import SpoolReader
+from rankscope.spool._standing import FILE as STANDING
+
+HEX = 32
+
+
+def spools(root: Path) -> list[Path]:
+    """The folders of the spools below a root, oldest process start first; none where there is no root.
+
+    Folders that were staged out are named `<node>-<incarnation>`, others `<incarnation>`.
+    """
+    with contextlib.suppress(OSError):
+        found = [Path(entry.path) for entry in os.scandir(root) if _is_spool(entry)]
+        return sorted(found, key=lambda folder: (folder.name[-HEX:], folder.name))
+    return []
+
+
+def _is_spool(entry: "os.DirEntry[str]") -> bool:
+    tail = entry.name[-HEX:]
+    is_named = len(tail) == HEX and all(digit in "0123456789abcdef" for digit in tail)
+    return is_named and not entry.name.startswith(".") and (Path(entry.path) / FILE).exists()
+
+
+def stage_out(root: Path, target: Path) -> list[Path]:
+    """Copy what nobody appends to any more to a shared folder; `rankscope drain` sends it from any machine.
+
+    Each file is written by one process, synced, and gets its name when it is whole. Copying again adds what is new.
+    The key stays where it is.
+
+    Args:
+        root: Where the spools lie.
+        target: The folder to copy to; made when it is not there.
+
+    Returns:
+        The folders in the target that hold something not durable.
+
+    Raises:
+        SpoolError: a file cannot be copied; names it. What was copied stays.
+    """
+    staged: list[Path] = []
+    for folder in spools(root):
+        reader = SpoolReader(folder)
+        try:
+            if reader.durable >= reader.end_seq:
+                continue
+            place = target / f"{reader.head.node}-{reader.head.incarnation.hex()}"
+            _copy_spool(reader, place)
+            staged.append(place)
+        finally:
+            reader.close()
+    return staged
+
+
+def _copy_spool(reader: SpoolReader, place: Path) -> None:
+    paths = segment_paths(reader.folder)
+    closed = paths if reader.owner_is_gone else paths[:-1]
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The head last: a folder without it is not taken for a spool.
+        for path in [*closed, reader.folder / STANDING, reader.folder / FILE]:
+            _copy(path, place / path.name)
+        sync_folder(place)
+    except OSError as error:
+        raise SpoolError(
+            f"{reader.folder} cannot be staged out to {place}: {error.strerror or error}; "
+            "is the folder there, with space, and yours?"
+        ) from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # freed meanwhile, or never made
+        if target.exists() and target.stat().st_size == source.stat().st_size and target.name != STANDING:
+            return
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        with source.open("rb") as read, draft.open("wb") as written:
+            shutil.copyfileobj(read, written, 1024 * 1024)
+            written.flush()
+            os.fsync(written.fileno())
+        draft.replace(target)

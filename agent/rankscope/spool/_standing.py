@@ -1,0 +1,80 @@
+"""How far a spool is delivered: written by its sender, read by its owner."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from rankscope.spool._head import write_whole
+
+FILE = "standing.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the delivery of an incarnation stands.
+
+    Attributes:
+        accepted: Every seq below it is in the broker, or declared lost.
+        durable: Every seq below it is in the store, or declared lost.
+        counted: Seq that `emitted` counts up to, exclusive.
+        emitted: Rows of each section emitted by the batches below `counted`: where the segments above are gone,
+            what they held is counted from here.
+    """
+
+    accepted: int = 0
+    durable: int = 0
+    counted: int = 0
+    emitted: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @classmethod
+    def read(cls, folder: Path) -> "Standing":
+        """What the file says; nothing delivered when it says nothing that can be read."""
+        try:
+            values = cast("dict[str, object]", json.loads((folder / FILE).read_text()))
+            emitted = cast("dict[str, object]", values["emitted"])
+            accepted, durable, counted = (int(str(values[name])) for name in ("accepted", "durable", "counted"))
+            return cls(accepted, durable, counted, {section: int(str(rows)) for section, rows in emitted.items()})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return cls()
+
+    def _fields(self) -> dict[str, object]:
+        return {
+            "accepted": self.accepted,
+            "durable": self.durable,
+            "counted": self.counted,
+            "emitted": dict(self.emitted),
+        }
+
+    def write(self, folder: Path, *, synced: bool = False) -> None:
+        """Replace the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_whole(folder / FILE, json.dumps(self._fields()).encode(), synced=synced)
+
+
+class Watched:
+    """The standing in a folder, read again when its file was replaced.
+
+    Args:
+        folder: The spool.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: tuple[int, int] | None = None
+        self._standing = Standing()
+
+    def now(self) -> Standing:
+        """The standing; costs one look at the file."""
+        try:
+            found = (self._folder / FILE).stat()
+        except OSError:
+            return self._standing
+        seen = (found.st_mtime_ns, found.st_ino)
+        if seen != self._seen:
+            self._seen, self._standing = seen, Standing.read(self._folder)
+        return self._standing
