@@ -9,11 +9,13 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import redis
 
+from tests.system.parts import Part
 from tests.system.site import Site
 
 if TYPE_CHECKING:
@@ -67,19 +69,21 @@ class Chaos:
     """Breaks a site by a plan.
 
     Args:
-        site: With all its parts added.
+        site: With all its tiers running.
         plan: What may happen.
+        sources: More processes to kill.
     """
 
-    def __init__(self, site: Site, plan: Plan) -> None:
+    def __init__(self, site: Site, plan: Plan, *, sources: Mapping[str, Part]) -> None:
         self.tally = Tally()
         self._site = site
         self._plan = plan
         self._random = random.Random(plan.seed)
         self._pause = threading.Event()
-        self._born: dict[str, float] = dict.fromkeys(("broker", "store", *site.parts), 0.0)
+        self._parts = {**site.parts, **sources}
+        self._born: dict[str, float] = dict.fromkeys(("broker", "store", *self._parts), 0.0)
         self._victims: dict[str, Callable[[], None]] = {"broker": self._kill_broker, "store": self._kill_store}
-        for name in site.parts:
+        for name in self._parts:
             self._victims[name] = lambda name=name: self._kill_part(name)
 
     def run(self, *, kills: int = 0, seconds: float = 0.0) -> Tally:
@@ -104,7 +108,7 @@ class Chaos:
                 return
 
     def _kill_part(self, name: str) -> None:
-        part = self._site.parts[name]
+        part = self._parts[name]
         part.kill()
         part.start()
 
@@ -123,8 +127,7 @@ class Chaos:
 
     def _flush(self) -> None:
         try:
-            with self._site.broker.client() as client:
-                client.flushall()
+            self._site.flush()
         except redis.RedisError:
             return  # it is down: the next fault comes soon
         self.tally.flushes += 1

@@ -60,9 +60,10 @@ class Verdict:
 
 @dataclass(slots=True)
 class Report:
-    """The verdicts of a run of the suite."""
+    """The verdicts of a run of the suite, over so many rows that must be there."""
 
     verdicts: list[Verdict] = field(default_factory=list[Verdict])
+    rows: int = 0
 
     @property
     def lost(self) -> int:
@@ -111,7 +112,8 @@ def judge(truth: Truth, tables: Tables) -> Report:
             checked("O1", lambda verdict: nothing_is_lost(truth, tables, verdict=verdict)),
             checked("O2", lambda verdict: nothing_is_twice(truth, tables, verdict=verdict)),
             checked("O4", lambda verdict: sums_agree(tables, verdict=verdict)),
-        ]
+        ],
+        truth.rows,
     )
 
 

@@ -1,0 +1,136 @@
+"""One run recorded in a site: its sources, their outside ledger, and the oracles' word on what became of it."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+from tests.ground.processes import python, wait_until
+from tests.system.oracles import Report, Verdict, checked, fresh_row_visible, judge
+from tests.system.parts import Part
+from tests.system.site import Site
+from tests.system.tables import tables_of
+from tests.system.truth import truth_of
+
+DRAIN_S = 90.0
+
+
+class Trial:
+    """A run of a site.
+
+    Args:
+        site: Where it is recorded.
+        name: Begins the run's id.
+
+    Attributes:
+        run: The run's id.
+        folder: Of the outside ledgers.
+        sources: The sources by name.
+    """
+
+    def __init__(self, site: Site, name: str) -> None:
+        self.site = site
+        self.run = f"{name}-{uuid4().hex[:8]}"
+        self.folder = site.folder / "ledgers" / self.run
+        self.folder.mkdir(parents=True)
+        self.sources: dict[str, Part] = {}
+
+    def add_source(self, rank: int = 0, *, world_size: int = 1, **more: str) -> Part:
+        """A trainer of a rank, started; it leaves the shipping to the site's agent unless told otherwise."""
+        name = f"source-{rank}"
+        told = {
+            "RANKSCOPE_AGENT": "none",
+            "RANKSCOPE_RUN_ID": self.run,
+            "RANKSCOPE_RANK": str(rank),
+            "RANKSCOPE_WORLD_SIZE": str(world_size),
+        }
+        part = Part(
+            name,
+            python("tests.system.sources", name, self.folder),
+            folder=self.folder,
+            environ={**self.site.environ, **told, **more},
+        )
+        part.start()
+        self.sources[name] = part
+        return part
+
+    def finish(self) -> None:
+        """Tells every source to end, and waits for it; each must end with 0."""
+        (self.folder / "stop").touch()
+        for part in self.sources.values():
+            status = part.child.wait(60)
+            assert status == 0, f"{part.name} ended with {status}:\n{part.output()[-3000:]}"
+
+    def said(self, rank: int = 0) -> dict[str, float]:
+        """How a source ended: `emitted` turns, and `finish_s` that its end took."""
+        return dict(json.loads((self.folder / f"source-{rank}.said").read_text()))
+
+    def spools(self) -> list[Path]:
+        """The run's spools that still hold something."""
+        return [head.parent for head in self.site.spool.glob("*/spool.json") if self._is_of_run(head)]
+
+    def _is_of_run(self, head: Path) -> bool:
+        try:
+            return json.loads(head.read_text())["run_id"] == self.run
+        except (FileNotFoundError, ValueError):
+            return False
+
+    def await_drained(self, timeout_s: float = DRAIN_S) -> None:
+        """Returns when none of its spools has anything to send and the broker holds nothing.
+
+        Raises:
+            TimeoutError: Something is left; says what, and what every process said last.
+        """
+        try:
+            wait_until(
+                lambda: not self.spools() and self.site.entries() == 0, timeout_s=timeout_s, what="an empty spool"
+            )
+        except TimeoutError as error:
+            left = f"{len(self.spools())} spools, {self.site.entries()} entries in the broker"
+            raise TimeoutError(f"{error}; left: {left}\n{self.site.said()}") from None
+
+    def judge(self) -> Report:
+        """The oracles' word on what is stored now."""
+        return judge(truth_of(self.folder), tables_of(self.site.store.client, self.run))
+
+    def settle(self) -> Report:
+        """Ends the sources, waits until all has arrived, and judges; the doctor is asked too."""
+        self.finish()
+        self.await_drained()
+        report = self.judge()
+        report.verdicts.append(self.asked())
+        return report
+
+    def asked(self) -> Verdict:
+        """The doctor's answer as a verdict: what it calls a fault is a finding."""
+
+        def look(verdict: Verdict) -> None:
+            status, answer = self.site.doctor(self.run)
+            processes = answer["completeness"]["processes"]
+            faulty = [process for process in processes if process["faults"]]
+            verdict.findings += [f"rank {process['rank']}: {process['faults']}" for process in faulty]
+            if status and not faulty and all(process["ended"] for process in processes):
+                verdict.findings.append(f"the doctor found nothing and yet ended with {status}")
+
+        return checked("O4 (doctor)", look)
+
+    def fresh(self) -> Verdict:
+        """O3: whether a row recorded from now on becomes visible in time."""
+        return fresh_row_visible(self.site.store.client, self.run)
+
+    def stored(self) -> int:
+        """Scalars stored of the run."""
+        query = "SELECT count() FROM scalars WHERE run_id = {run:String}"
+        return int(self.site.store.client.query(query, parameters={"run": self.run}).result_rows[0][0])
+
+    def await_stored(self, more_than: int = 0, *, timeout_s: float = 60.0) -> int:
+        """Returns how many scalars are stored once they are more than that."""
+        try:
+            wait_until(lambda: self.stored() > more_than, timeout_s=timeout_s, what=f"more than {more_than} rows")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.site.said()}") from None
+        return self.stored()
+
+    def stop(self) -> None:
+        """Ends what is left of its sources."""
+        for part in self.sources.values():
+            part.stop(timeout_s=3)
