@@ -14,6 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rankscope_proto.keys import KeyRing
+from rankscope_query_api.access import Authenticated
+from rankscope_query_api.addresses import is_loopback
 from rankscope_query_api.answers import json_answer
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, Position, QueryError, StoreUnavailableError
 from rankscope_query_api.guarding import Guarded
@@ -29,13 +32,16 @@ logger = logging.getLogger(__name__)
 OPENAPI = f"{PREFIX}/openapi.json"
 
 
-def create_app(store: TraceStore, settings: Settings, *, metrics: Metrics | None = None) -> FastAPI:
+def create_app(
+    store: TraceStore, settings: Settings, *, metrics: Metrics | None = None, ring: KeyRing | None = None
+) -> FastAPI:
     """The application over a store, which stays the caller's to close.
 
     Args:
         store: What it reads.
         settings: Its settings.
         metrics: Where requests are counted; None: metrics of its own.
+        ring: The keys that requests must bring; None: they need none.
     """
     app = FastAPI(
         title="rankscope query service",
@@ -51,6 +57,7 @@ def create_app(store: TraceStore, settings: Settings, *, metrics: Metrics | None
     for module in (runs, completeness, traces, steps, tensors, findings, tql):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
+    app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback(settings.host))
     app.add_middleware(_Metered, metrics=app.state.metrics)
     app.add_middleware(_Headed)
     app.add_exception_handler(QueryError, _tell_query_error)

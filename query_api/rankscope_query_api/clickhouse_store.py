@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rankscope_query_api import fitness
-from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse import ClickHouse, NobodysProject, Selecting
 from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.runs import ClickHouseRuns
 from rankscope_query_api.reading.spans import ClickHouseSpans
@@ -23,18 +23,24 @@ class ClickHouseStore:
 
     Args:
         clickhouse: The handles; closed with the store.
+        door: What the readers read through; None: the handles themselves.
     """
 
-    def __init__(self, clickhouse: ClickHouse) -> None:
+    def __init__(self, clickhouse: ClickHouse, door: Selecting | None = None) -> None:
         self._clickhouse = clickhouse
-        self.runs = ClickHouseRuns(clickhouse)
-        self.spans = ClickHouseSpans(clickhouse)
-        self.tensors = ClickHouseTensors(clickhouse)
-        self.ledger = ClickHouseLedger(clickhouse)
+        self._door = door or clickhouse
+        self.runs = ClickHouseRuns(self._door)
+        self.spans = ClickHouseSpans(self._door)
+        self.tensors = ClickHouseTensors(self._door)
+        self.ledger = ClickHouseLedger(self._door)
 
     async def query(self, statement: str, parameters: Mapping[str, Value]) -> Table:
         """See `TraceStore`."""
-        return await self._clickhouse.select(statement, parameters)
+        return await self._door.select(statement, parameters)
+
+    def as_nobodys_project(self) -> "ClickHouseStore":
+        """See `TraceStore`."""
+        return ClickHouseStore(self._clickhouse, NobodysProject(self._clickhouse))
 
     async def ping(self) -> None:
         """See `TraceStore`."""

@@ -19,6 +19,10 @@ from rankscope_query_api.settings import Settings
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
+def _help(field: str) -> str:
+    return Settings.model_fields[field].description or ""
+
+
 class NotServingError(UpError):
     """The service did not start, or ended by a fault."""
 
@@ -38,7 +42,7 @@ class _JsonLines(logging.Formatter):
         return json.dumps({**head, "message": record.getMessage(), **fields, **trace}, default=str)
 
 
-def query_service(
+def query_service(  # noqa: PLR0913 - one for each option
     clickhouse_url: Annotated[
         str | None,
         typer.Option(
@@ -50,6 +54,15 @@ def query_service(
     listen: Annotated[
         str | None, typer.Option(envvar="RANKSCOPE_QUERY_LISTEN", help="Address and port, 127.0.0.1:8470 by default.")
     ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(envvar="RANKSCOPE_KEYS", help=_help("keys"), show_default="no key is asked for")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(envvar="RANKSCOPE_TLS_CERT", help=_help("tls_cert"))] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="RANKSCOPE_TLS_KEY", help=_help("tls_key"))] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(envvar="RANKSCOPE_TLS_CLIENT_CA", help=_help("tls_client_ca"))
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", envvar="RANKSCOPE_INSECURE", help=_help("insecure"))] = False,
     log_format: Annotated[str, typer.Option(envvar="RANKSCOPE_LOG_FORMAT", help="text or json.")] = "text",
     as_json: Annotated[
         bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="Errors and log as JSON, one object a line.")
@@ -60,8 +73,16 @@ def query_service(
     Exit codes: 0 stopped, 1 failed, 2 wrong usage or settings.
     """
     _set_up_logging(log_format, as_json=as_json)
-    given = {"RANKSCOPE_CLICKHOUSE_URL": clickhouse_url, "RANKSCOPE_QUERY_LISTEN": listen}
-    settings = dict(os.environ) | {name: value for name, value in given.items() if value is not None}
+    given = {
+        "RANKSCOPE_CLICKHOUSE_URL": clickhouse_url,
+        "RANKSCOPE_QUERY_LISTEN": listen,
+        "RANKSCOPE_KEYS": keys,
+        "RANKSCOPE_TLS_CERT": tls_cert,
+        "RANKSCOPE_TLS_KEY": tls_key,
+        "RANKSCOPE_TLS_CLIENT_CA": tls_client_ca,
+        "RANKSCOPE_INSECURE": insecure or None,
+    }
+    settings = dict(os.environ) | {name: str(value) for name, value in given.items() if value is not None}
     try:
         _work_inside(Settings.from_environment(settings).clickhouse_url.get_secret_value())
         asyncio.run(_until_signalled(settings))

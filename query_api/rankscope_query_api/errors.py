@@ -4,6 +4,9 @@
     ├── SettingsError       at the start: a setting is not usable
     ├── ListenError         at the start: the address is taken, or is not this machine's
     ├── ForeignRequestError 403, 421  another site's page asked, or a name that is not this service's was used
+    ├── UnauthenticatedError 401  keys are on, and no valid one was sent
+    ├── ForbiddenError 403       the key's scopes do not cover the route
+    ├── ConflictError 409        what is asked for stands against what is the case, such as deleting a run that runs
     ├── TooLargeError       413  the body is beyond the limit
     ├── InvalidRequestError 422  a parameter or the body cannot be meant
     ├── InvalidQueryError 400    the text of a query is wrong; the position says where
@@ -102,6 +105,27 @@ class MisdirectedError(ForeignRequestError):
 
     status = HTTPStatus.MISDIRECTED_REQUEST
     default_code = "misdirected_request"
+
+
+class UnauthenticatedError(QueryError):
+    """Keys are on, and no valid one was sent."""
+
+    status = HTTPStatus.UNAUTHORIZED
+    default_code = "unauthenticated"
+
+
+class ForbiddenError(QueryError):
+    """The key is valid, and may not do this."""
+
+    status = HTTPStatus.FORBIDDEN
+    default_code = "forbidden"
+
+
+class ConflictError(QueryError):
+    """What is asked for stands against what is the case now."""
+
+    status = HTTPStatus.CONFLICT
+    default_code = "conflict"
 
 
 class TooLargeError(QueryError):

@@ -4,14 +4,20 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Generator, Mapping
+from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
+from rankscope.errors import ConfigError
+from rankscope.up import exposure_fault, server_context
+from rankscope_proto.keys import KeyFileError, KeyRing
 from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.clickhouse_store import ClickHouseStore
-from rankscope_query_api.errors import ListenError, QueryError
+from rankscope_query_api.errors import ListenError, QueryError, SettingsError
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
@@ -46,19 +52,58 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         ListenError: The address is taken, or is not this machine's.
     """
     own = Settings.from_environment(settings)
+    ring, tls = _ring(own), _tls(own)
+    _refuse_exposed(own)
     with _listening(own) as listener:
         metrics = Metrics()
         store = ClickHouseStore(ClickHouse(own, metrics))
         watching = asyncio.create_task(_tell_until_fit(store), name="query-service-fitness")
         try:
-            app = create_app(store, own, metrics=metrics)
-            config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S)
-            server = _Server(config)
+            app = create_app(store, own, metrics=metrics, ring=ring)
+            server = _Server(_config(app, tls))
             logger.info("query service listens", extra={"host": own.host, "port": listener.getsockname()[1]})
             await _until_stopped(server, listener, stop=stop)
         finally:
             await _cancelled(watching)
             await store.close()
+
+
+def _ring(settings: Settings) -> KeyRing | None:
+    try:
+        return KeyRing(Path(settings.keys)) if settings.keys else None
+    except KeyFileError as error:
+        raise SettingsError(f"RANKSCOPE_KEYS: {error}") from error
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.tls_cert:
+        if settings.tls_key or settings.tls_client_ca:
+            raise SettingsError(
+                "RANKSCOPE_TLS_KEY or RANKSCOPE_TLS_CLIENT_CA is set", hint="set RANKSCOPE_TLS_CERT too"
+            )
+        return None
+    try:
+        return server_context(settings.tls_cert, settings.tls_key, client_ca=settings.tls_client_ca)
+    except ConfigError as error:
+        raise SettingsError(f"RANKSCOPE_TLS_CERT: {error}") from error
+
+
+def _refuse_exposed(settings: Settings) -> None:
+    fault = exposure_fault(
+        settings.host,
+        has_keys=bool(settings.keys),
+        has_tls=bool(settings.tls_cert),
+        is_insecure=settings.insecure,
+    )
+    if fault:
+        raise SettingsError(f"the query service does not start: {fault}")
+
+
+def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S)
+    config.load()
+    config.ssl = tls  # a context of ours, not uvicorn's file options: a file that cannot be used was told as a setting
+    return config
 
 
 async def _tell_until_fit(store: TraceStore) -> None:

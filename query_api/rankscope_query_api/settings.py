@@ -29,6 +29,15 @@ class Settings(BaseSettings):
         default="127.0.0.1:8470",
         description="Address and port of the HTTP interface; IPv6 in brackets, as `[::1]:8470`; port 0: any free one.",
     )
+    keys: str = Field(
+        default="", description="File of API keys, as `rankscope keys` makes it; empty: no key is asked for."
+    )
+    tls_cert: str = Field(default="", description="File of the service's certificate (PEM); empty: plain HTTP.")
+    tls_key: str = Field(default="", description="File of the certificate's private key (PEM).")
+    tls_client_ca: str = Field(
+        default="", description="File of the authorities (PEM) one of which a client's certificate must be from."
+    )
+    insecure: bool = Field(default=False, description="Listen beyond loopback without keys or without TLS.")
     query_handles: int = Field(default=4, ge=1, le=64, description="Queries that may run at a time.")
     query_timeout_s: float = Field(default=30.0, gt=0, le=3600, description="Longest time one query may run.")
     query_max_rows_read: int = Field(

@@ -170,6 +170,10 @@ class TraceStore(Protocol):
         """Runs a compiled TQL query, which carries its project and run in itself."""
         ...
 
+    def as_nobodys_project(self) -> "TraceStore":
+        """The same store, which reads for every project what it reads for one that does not exist."""
+        ...
+
     async def ping(self) -> None:
         """Returns when the store answers and has the tables; raises StoreUnavailableError otherwise."""
         ...

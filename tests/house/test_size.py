@@ -1,7 +1,9 @@
 """How long things may be. The list of exceptions is empty, and stays so."""
 
 import ast
+import tomllib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -79,16 +81,24 @@ def test_all_parameters_after_the_second_are_keyword_only() -> None:
 
 def own_functions() -> Iterator[tuple[str, Function]]:
     """The functions of the source whose signature is ours to choose."""
+    commands = commands_of_tiers()
     for name in source_files():
         for function in functions_of(name):
             dunder = function.name.startswith("__") and function.name != "__init__"
-            if not dunder and not called_by_a_framework(function):
+            is_command = f"{'.'.join(PurePosixPath(name).with_suffix('').parts[-2:])}:{function.name}" in commands
+            if not dunder and not is_command and not called_by_a_framework(function):
                 yield name, function
 
 
 def called_by_a_framework(function: Function) -> bool:
     """Whether a decorator with arguments (a route, a command) hands the function's parameters in by name."""
     return any(isinstance(decorator, ast.Call) for decorator in function.decorator_list)
+
+
+def commands_of_tiers() -> set[str]:
+    """The functions that the command line calls by their parameters' names, one an option, as `module:function`."""
+    groups = tomllib.loads(text_of("pyproject.toml"))["project"]["entry-points"]
+    return set(groups["rankscope.commands"].values())
 
 
 def positional(function: Function) -> list[str]:

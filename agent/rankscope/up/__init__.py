@@ -4,6 +4,7 @@
 them when nothing runs; `Client` speaks to whichever answers.
 """
 
+from rankscope.up._access import Access, PlainTextKeyError, exposure_fault, server_context
 from rankscope.up._background import end, running_server, start_detached
 from rankscope.up._calling import call, is_usual
 from rankscope.up._client import BadUrlError, Client, Json, RefusedError, UnreachableError, quoted
@@ -15,6 +16,7 @@ from rankscope.up._server import Endpoints, LocalServer, Ports, free_ports, move
 from rankscope.up._services import importing, load_command, load_service, require
 
 __all__ = [
+    "Access",
     "BadUrlError",
     "Client",
     "DataFolder",
@@ -26,12 +28,14 @@ __all__ = [
     "MissingExtraError",
     "NothingKeptError",
     "PartFailedError",
+    "PlainTextKeyError",
     "Ports",
     "RefusedError",
     "UnreachableError",
     "UpError",
     "call",
     "end",
+    "exposure_fault",
     "free_ports",
     "importing",
     "is_usual",
@@ -42,6 +46,7 @@ __all__ = [
     "reading",
     "require",
     "running_server",
+    "server_context",
     "start_detached",
     "tethered",
 ]

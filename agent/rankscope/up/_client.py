@@ -1,6 +1,5 @@
 """Speaks HTTP to a query service with the standard library alone: the base install brings no HTTP client."""
 
-import ipaddress
 import json
 import re
 import time
@@ -8,10 +7,11 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, cast
 
+from rankscope.up._access import Access, is_loopback_host
 from rankscope.up._errors import UpError
 
 Json = dict[str, Any]
@@ -64,6 +64,7 @@ class Client:
         url: `http://host:port`, without a path.
         timeout_s: how long one answer may take.
         patience_s: how long to ask again for a run, a step or a trace that is not there yet.
+        access: the key and the certificates it asks with.
 
     Raises:
         BadUrlError: the URL cannot be one of a query service; no secret of it is in the message.
@@ -72,6 +73,7 @@ class Client:
     url: str
     timeout_s: float = DEFAULT_TIMEOUT_S
     patience_s: float = 0.0
+    access: Access = field(default_factory=Access)
 
     def __post_init__(self) -> None:
         """Refuse a URL before anything shows it."""
@@ -84,9 +86,7 @@ class Client:
             RefusedError: the service answered with an error.
             UnreachableError: it did not answer.
         """
-        given = {name: value for name, value in parameters.items() if value is not None}
-        query = f"?{urllib.parse.urlencode(given)}" if given else ""
-        return self._ask(urllib.request.Request(f"{self._root}{path}{query}"))  # noqa: S310 - the user names the server
+        return self._ask(urllib.request.Request(self._address(path, parameters)))  # noqa: S310 - the user names the server
 
     def post(self, path: str, body: Mapping[str, object], **parameters: Parameter) -> Json:
         """`POST /api/v1<path>` with a JSON body.
@@ -95,17 +95,27 @@ class Client:
             RefusedError: the service answered with an error.
             UnreachableError: it did not answer.
         """
-        given = {name: value for name, value in parameters.items() if value is not None}
-        query = f"?{urllib.parse.urlencode(given)}" if given else ""
         headers = {"Content-Type": "application/json"}
         data = json.dumps(body).encode()
-        return self._ask(urllib.request.Request(f"{self._root}{path}{query}", data=data, headers=headers))  # noqa: S310 - as above
+        return self._ask(urllib.request.Request(self._address(path, parameters), data=data, headers=headers))  # noqa: S310 - as above
 
-    @property
-    def _root(self) -> str:
-        return f"{self.url.rstrip('/')}{API}"
+    def delete(self, path: str, **parameters: Parameter) -> Json:
+        """`DELETE /api/v1<path>`; parameters that are None are left out.
+
+        Raises:
+            RefusedError: the service answered with an error.
+            UnreachableError: it did not answer.
+        """
+        return self._ask(urllib.request.Request(self._address(path, parameters), method="DELETE"))  # noqa: S310 - as above
+
+    def _address(self, path: str, parameters: Mapping[str, Parameter]) -> str:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        query = f"?{urllib.parse.urlencode(given)}" if given else ""
+        return f"{self.url.rstrip('/')}{API}{path}{query}"
 
     def _ask(self, request: urllib.request.Request) -> Json:
+        for name, value in self.access.headers(self.url).items():
+            request.add_unredirected_header(name, value)
         deadline = time.monotonic() + self.patience_s
         while True:
             try:
@@ -117,7 +127,7 @@ class Client:
 
     def _ask_once(self, request: urllib.request.Request) -> Json:
         try:
-            with _opener(self.url).open(request, timeout=self.timeout_s) as answer:
+            with _opener(self.url, self.access).open(request, timeout=self.timeout_s) as answer:
                 return _decoded(answer.read(), self.url)
         except urllib.error.HTTPError as error:
             with error:
@@ -147,7 +157,7 @@ def _url_fault(url: str) -> str:
     except ValueError:
         return "its port is no number up to 65535, or its brackets do not match"
     if "@" in parts.netloc:
-        return "a user and a password are not taken; a query service asks for none"
+        return "a user and a password are not taken; a key goes into RANKSCOPE_KEY"
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         return "it names no host and port after http:// or https://"
     return "it has a query or a fragment" if parts.query or parts.fragment else ""
@@ -163,11 +173,7 @@ def _without_secrets(url: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether the host of a URL that `check_url` passed is this machine."""
-    host = urllib.parse.urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(urllib.parse.urlsplit(url).hostname or "")
 
 
 def quoted(part: str) -> str:
@@ -175,10 +181,19 @@ def quoted(part: str) -> str:
     return urllib.parse.quote(part, safe="")
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
+def _opener(url: str, access: Access) -> urllib.request.OpenerDirector:
     # A cluster's http_proxy must not see, or swallow, what stays on this machine.
     proxies = urllib.request.ProxyHandler({}) if is_loopback(url) else urllib.request.ProxyHandler()
-    return urllib.request.build_opener(proxies)
+    # No redirection is followed: whatever it led to would be asked in the service's place, and shown the key.
+    opener = urllib.request.OpenerDirector()
+    handlers = (
+        proxies,
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=access.context() if url.startswith("https:") else None),
+    )
+    for handler in (*handlers, urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor()):
+        opener.add_handler(handler)
+    return opener
 
 
 def _decoded(body: bytes, url: str) -> Json:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import EventKind, GapClass, ProcessRole
-from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.values import LedgerEntry, Record, RunKey
 
 _SUMS = ", ".join(
@@ -86,7 +86,7 @@ STATEMENTS = (ENTRIES, MISSING, LOST, ENDED, STORED)
 class ClickHouseLedger:
     """`LedgerReader` over ClickHouse."""
 
-    def __init__(self, clickhouse: ClickHouse) -> None:
+    def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
 
     async def entries(self, key: RunKey) -> Sequence[LedgerEntry]:

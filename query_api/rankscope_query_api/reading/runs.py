@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import SPAN_FLAGS, EventKind, GapClass, ProcessRole, RunStatus, Severity
 from rankscope_query_api.answers import Key
-from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.values import Launch, Process, Record, RunKey, RunSummary, Slice
 
 _MAX_INT64 = 2**63 - 1
@@ -201,7 +201,7 @@ STATEMENTS = (
 class ClickHouseRuns:
     """`RunReader` over ClickHouse."""
 
-    def __init__(self, clickhouse: ClickHouse) -> None:
+    def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
 
     async def run_ids(self, project: str) -> Sequence[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from rankscope_proto.names import SPAN_FLAGS, Phase, SpanStatus
 from rankscope_query_api.answers import Key
-from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.values import PathTotal, Record, RunKey, Slice, SpanEdges, SpanFilter, StepTimes, Table, Value
 
 _IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
@@ -205,7 +205,7 @@ STATEMENTS = (
 class ClickHouseSpans:
     """`SpanReader` over ClickHouse."""
 
-    def __init__(self, clickhouse: ClickHouse) -> None:
+    def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
 
     async def traces(self, key: RunKey, where: SpanFilter, *, limit: int, after: Key | None) -> Slice[Record]:

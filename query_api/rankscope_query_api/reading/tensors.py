@@ -4,7 +4,7 @@
 # `tests/query_api/test_statements.py` parses every statement
 
 from rankscope_query_api.answers import Key
-from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.values import Record, RunKey, Slice, TensorFilter, Value
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
@@ -66,7 +66,7 @@ STATEMENTS = (
 class ClickHouseTensors:
     """`TensorReader` over ClickHouse."""
 
-    def __init__(self, clickhouse: ClickHouse) -> None:
+    def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
 
     async def tensors(self, key: RunKey, where: TensorFilter, *, limit: int, after: Key | None) -> Slice[Record]:

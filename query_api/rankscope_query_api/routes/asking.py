@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from rankscope_query_api.access import is_foreign
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, unknown
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import Launch, RunKey
@@ -36,8 +37,9 @@ class Paged(InProject):
 
 
 def store_of(request: Request) -> TraceStore:
-    """The store that the application was made with."""
-    return request.app.state.store
+    """The store that the application was made with, as the request's key may see it."""
+    store: TraceStore = request.app.state.store
+    return store.as_nobodys_project() if is_foreign(request) else store
 
 
 async def launches_of(store: TraceStore, key: RunKey) -> Sequence[Launch]:
