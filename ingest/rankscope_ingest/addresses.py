@@ -5,6 +5,7 @@ number with a ValueError and a query part with a TypeError, at the first query; 
 for HTTP), and that no message holds a password.
 """
 
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pydantic import SecretStr
@@ -84,3 +85,14 @@ def host_and_port(listen: str, *, setting: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise ConfigError(f"{setting} is {listen!r}; write host:port, for example 127.0.0.1:8471")
     return host.strip("[]"), int(port)
+
+
+def is_local(listen: str) -> bool:
+    """Whether only this machine reaches an address of the form `host:port` or `unix:path`."""
+    if listen.startswith("unix:"):
+        return True
+    host = listen.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

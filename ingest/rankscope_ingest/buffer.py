@@ -4,7 +4,7 @@ What the writer does with the same streams is in `streams.py`. Everything that w
 script which may be repeated without harm (`connection.py` says why).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import cast
@@ -16,6 +16,7 @@ from rankscope_ingest.broker_keys import bytes_key, claim_key, state_key, stream
 from rankscope_ingest.connection import TIMEOUT_S, Connection
 from rankscope_ingest.errors import BrokerUnfit
 from rankscope_ingest.scripts import Script
+from rankscope_proto.identity import SHARDS
 
 __all__ = [
     "Accepted",
@@ -30,6 +31,8 @@ __all__ = [
     "stream_key",
 ]
 
+MEMORY_OVER_BUDGETS = 1.5
+"""Entries take 1.15 to 1.26 of their bytes in Redis, states and claims the rest."""
 STATE_LIFETIME_S = 7 * 86_400
 """How long an incarnation that sends nothing is remembered; its `base` carries it on after that."""
 
@@ -136,8 +139,11 @@ class Buffer:
         """Closes every connection."""
         await self._connection.close()
 
-    async def check(self) -> list[str]:
+    async def check(self, *, budget: int = 0) -> list[str]:
         """Reads the broker's settings back.
+
+        Args:
+            budget: Payload bytes a shard may hold; 0: not looked at.
 
         Returns:
             Warnings: what is legal but loses more than it must.
@@ -158,9 +164,17 @@ class Buffer:
                 f"Redis at {self._address} has maxmemory-policy {policy}, which eats whole streams when memory "
                 "runs out; set `maxmemory-policy noeviction` (CONFIG SET or redis.conf)"
             )
-        if facts["aof_enabled"] == "1":
-            return []
-        return [f"Redis at {self._address} has appendonly no: what it holds is lost when it restarts"]
+        return list(self._unwise(facts, budget=budget))
+
+    def _unwise(self, facts: Mapping[str, str], *, budget: int) -> Iterator[str]:
+        if facts["aof_enabled"] != "1":
+            yield f"Redis at {self._address} has appendonly no: what it holds is lost when it restarts"
+        memory, needed = int(facts["maxmemory"]), int(SHARDS * budget * MEMORY_OVER_BUDGETS)
+        if 0 < memory < needed:
+            yield (
+                f"Redis at {self._address} has maxmemory {memory}; {SHARDS} shards of {budget} bytes need {needed}: "
+                "raise it or lower RANKSCOPE_SHARD_BUDGET_BYTES, or senders meet a full Redis before a full shard"
+            )
 
     async def test_accept(self) -> None:
         """Offers a batch of its own twice, beside the shards, and looks that it enters once.

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,12 +43,23 @@ ClickHouseUrlOption = Annotated[
     str, typer.Option(envvar="RANKSCOPE_CLICKHOUSE_URL", help=_help(WriterSettings, "clickhouse_url"))
 ]
 LogFormatOption = Annotated[str, typer.Option(envvar="RANKSCOPE_LOG_FORMAT", help=_help(GatewaySettings, "log_format"))]
+KeysOption = Annotated[Path | None, typer.Option(envvar="RANKSCOPE_KEYS", help=_help(GatewaySettings, "keys"))]
+TlsCertOption = Annotated[
+    Path | None, typer.Option(envvar="RANKSCOPE_TLS_CERT", help=_help(GatewaySettings, "tls_cert"))
+]
+TlsKeyOption = Annotated[Path | None, typer.Option(envvar="RANKSCOPE_TLS_KEY", help=_help(GatewaySettings, "tls_key"))]
+TlsClientCaOption = Annotated[
+    Path | None, typer.Option(envvar="RANKSCOPE_TLS_CLIENT_CA", help=_help(GatewaySettings, "tls_client_ca"))
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", envvar="RANKSCOPE_INSECURE", help=_help(GatewaySettings, "insecure"))
+]
 AsJson = Annotated[bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="Errors and log lines as JSON.")]
 REDIS_URL = DEFAULT_REDIS_URL.get_secret_value()
 CLICKHOUSE_URL = DEFAULT_CLICKHOUSE_URL.get_secret_value()
 
 
-def gateway(
+def gateway(  # noqa: PLR0913 - one for each option
     listen: Annotated[
         str,
         typer.Option(envvar="RANKSCOPE_GATEWAY_LISTEN", help=_help(GatewaySettings, "gateway_listen")),
@@ -58,6 +70,11 @@ def gateway(
         int,
         typer.Option(envvar="RANKSCOPE_SHARD_BUDGET_BYTES", help=_help(GatewaySettings, "shard_budget_bytes")),
     ] = 16 * 2**20,
+    keys: KeysOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    tls_client_ca: TlsClientCaOption = None,
+    insecure: InsecureOption = False,
     metrics_listen: Annotated[
         str,
         typer.Option(envvar="RANKSCOPE_GATEWAY_METRICS_LISTEN", help=_help(GatewaySettings, "gateway_metrics_listen")),
@@ -72,6 +89,11 @@ def gateway(
         "gateway_listen": listen,
         "redis_url": redis_url,
         "shard_budget_bytes": str(shard_budget_bytes),
+        "keys": _text(keys),
+        "tls_cert": _text(tls_cert),
+        "tls_key": _text(tls_key),
+        "tls_client_ca": _text(tls_client_ca),
+        "insecure": str(insecure),
         "gateway_metrics_listen": metrics_listen,
         "log_format": "json" if as_json else log_format,
     }
@@ -121,6 +143,11 @@ def migrate(
     _work_inside(MigrateSettings.read(settings).clickhouse_url)
     applied = asyncio.run(run(settings))
     typer.echo(json.dumps({"applied": applied}, indent=2) if as_json else _told(applied))
+
+
+def _text(path: Path | None) -> str:
+    """A path as a setting; an empty one counts as not set."""
+    return "" if path is None else str(path)
 
 
 def _told(applied: list[str]) -> str:

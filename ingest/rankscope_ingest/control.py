@@ -13,6 +13,7 @@ from typing import Protocol
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from rankscope_ingest.access import Gate
 from rankscope_ingest.buffer import Claimant, claim_key
 from rankscope_ingest.errors import BrokerError, Busy, Refused
 from rankscope_ingest.malformed import reason_of
@@ -49,22 +50,26 @@ class ControlService:
 
     Args:
         claims: The broker.
+        gate: Knows whom a call is from.
     """
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: Claims, gate: Gate) -> None:
         self._claims = claims
+        self._gate = gate
 
     async def attach(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         """Control.Attach: the first status is answered; later ones only when the claim was lost."""
         answered: bool | None = None
         status: AgentStatus | None = None
         try:
-            async for request in requests:
-                status = _parse(request)
-                answer = await self._claim(status)
-                if answer.granted != answered:
-                    answered = answer.granted
-                    yield Command(claim=answer).SerializeToString()
+            with self._gate.entered(context) as caller:
+                async for request in caller.watched(requests):
+                    status = _parse(request)
+                    caller.must_have(status.project)
+                    answer = await self._claim(status)
+                    if answer.granted != answered:
+                        answered = answer.granted
+                        yield Command(claim=answer).SerializeToString()
         except Exception as error:  # noqa: BLE001 # whatever it is, the process is told which status it means
             await abort(context, error)
         if status is not None and answered:

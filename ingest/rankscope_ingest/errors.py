@@ -5,11 +5,16 @@
     ├── CannotStart        the settings are right, and the process cannot start all the same
     ├── Refused            one batch, for ever; names the field
     ├── Busy               one batch, for now; says how long
+    ├── Idle               a stream in which nothing comes; another one may be opened at any time
+    ├── Unauthenticated    a call without a valid key
+    ├── Denied             a call whose key may not do that, or not there
     ├── BrokerError
     │   ├── BrokerUnavailable   did not answer, or not in time
+    │   ├── LeaseLost           shards went to another writer
     │   └── BrokerUnfit         answers, but would lose or refuse data
     └── StoreError
         ├── StoreUncertain      an insert may or may not have happened: the same bytes again
+        ├── StoreRefused        it cannot parse what it was given; nothing happened
         └── StoreUnfit          answers, but the tables or the version are not ours
 
 Foreign exceptions are mapped at the rim: redis in `buffer.py`, clickhouse-connect in
@@ -17,6 +22,8 @@ Foreign exceptions are mapped at the rim: redis in `buffer.py`, clickhouse-conne
 """
 
 # ruff: noqa: N818 # errors are named for what happened, as in the SDK
+
+from collections.abc import Sequence
 
 from rankscope import errors as sdk
 
@@ -73,6 +80,24 @@ class Busy(IngestError):
         self.retry_after_ms = retry_after_ms
 
 
+class Idle(IngestError):
+    """A stream in which nothing came for long."""
+
+    code = "idle"
+
+
+class Unauthenticated(IngestError):
+    """A call without a key, or with one that is unknown, expired or revoked."""
+
+    code = "unauthenticated"
+
+
+class Denied(IngestError):
+    """A call whose key lacks the scope or the project; says nothing of what exists."""
+
+    code = "denied"
+
+
 class BrokerError(IngestError):
     """Something about the broker (Redis or Valkey)."""
 
@@ -81,6 +106,20 @@ class BrokerUnavailable(BrokerError):
     """The broker did not answer; what was asked may or may not have happened."""
 
     code = "broker_unavailable"
+
+
+class LeaseLost(BrokerError):
+    """Shards are not the caller's any more: their entries are another writer's to move.
+
+    Attributes:
+        shards: Which, 0-based.
+    """
+
+    code = "lease_lost"
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        super().__init__(f"another writer holds the shards {', '.join(map(str, shards))} now")
+        self.shards = tuple(shards)
 
 
 class BrokerUnfit(BrokerError):
@@ -94,9 +133,31 @@ class StoreError(IngestError):
 
 
 class StoreUncertain(StoreError):
-    """A statement failed and may still have taken effect: repeat it with the same token."""
+    """A statement failed and may still have taken effect: repeat it with the same token.
+
+    Attributes:
+        why: `overloaded`, `no_space` or `uncertain`.
+    """
 
     code = "store_unavailable"
+
+    def __init__(self, reason: str, *, why: str = "uncertain") -> None:
+        super().__init__(reason)
+        self.why = why
+
+
+class StoreRefused(StoreError):
+    """An insert whose bytes the store says it cannot parse.
+
+    Attributes:
+        number: The store's error code.
+    """
+
+    code = "store_refused"
+
+    def __init__(self, reason: str, *, number: int) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 class StoreUnfit(StoreError):

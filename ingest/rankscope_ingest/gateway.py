@@ -1,7 +1,8 @@
 """The gateway: gRPC in, the broker out. Stateless; start more of them for more streams.
 
-Requests of `Ingest` reach their handlers as the bytes that came, because a deserialiser that
-raises becomes UNKNOWN, which tells a sender nothing. Stopping: the health service says so, no new
+Requests reach their handlers as the bytes that came, because a deserialiser that raises becomes
+UNKNOWN, which tells a sender nothing; before that the gate (`access.py`) has asked for the key.
+Stopping: the health service says so, no new
 call is taken, calls in flight get a few seconds, the broker's connections close.
 """
 
@@ -9,19 +10,23 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from rankscope_ingest import metrics
-from rankscope_ingest.addresses import host_and_port
+from rankscope_ingest.access import Gate
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.conflicts import ConflictWatch
 from rankscope_ingest.control import ControlService
-from rankscope_ingest.errors import CannotStart
+from rankscope_ingest.dead_letters import DeadLetters
+from rankscope_ingest.errors import Busy, ConfigError
 from rankscope_ingest.health import Health
+from rankscope_ingest.listening import bind, must_be_safe
 from rankscope_ingest.service import IngestService
 from rankscope_ingest.settings import GatewaySettings
+from rankscope_proto.keys import KeyFileError, KeyRing
 from rankscope_proto.v1.ingest_pb2 import DESCRIPTOR
 
 logger = logging.getLogger(__name__)
@@ -30,7 +35,9 @@ STOP_GRACE_S = 3.0
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", 8 * 2**20),
     ("grpc.max_send_message_length", 2**20),
+    # A key takes 80 bytes. Between the first bound and the second gRPC refuses at random.
     ("grpc.max_metadata_size", 8 * 2**10),
+    ("grpc.absolute_max_metadata_size", 8 * 2**10),
     # Agents ping every 3 s to notice a frozen gateway within 5: against a default server that is
     # GOAWAY too_many_pings after a few seconds.
     ("grpc.keepalive_permit_without_calls", 1),
@@ -46,7 +53,6 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Without this a second gateway would silently share the port with the first.
     ("grpc.so_reuseport", 0),
 )
-MAX_CALLS = 4_096
 
 _INGEST = DESCRIPTOR.services_by_name["Ingest"]
 _CONTROL = DESCRIPTOR.services_by_name["Control"]
@@ -65,29 +71,57 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         BrokerError: The broker cannot be reached or is unfit at the start.
     """
     config = GatewaySettings.read(settings)
-    host_and_port(config.gateway_listen, setting="RANKSCOPE_GATEWAY_LISTEN")
+    must_be_safe(config)
+    gate = Gate(_key_ring(config.keys))
     metrics.serve_metrics(config.gateway_metrics_listen, setting="RANKSCOPE_GATEWAY_METRICS_LISTEN")
     async with AsyncExitStack() as stack:
-        buffer = Buffer(config.redis_url)
+        buffer, letters = Buffer(config.redis_url), DeadLetters(config.redis_url)
         stack.push_async_callback(buffer.close)
-        for warning in await buffer.check():
-            logger.warning(warning)
-        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
-        _add_services(server, buffer, budget=config.shard_budget_bytes)
+        stack.push_async_callback(letters.close)
+        await _look_at(buffer, budget=config.shard_budget_bytes)
+        server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=[gate])
+        budget = config.shard_budget_bytes
+        ingest = IngestService(buffer, ConflictWatch(buffer, budget=budget), letters, gate=gate, budget=budget)
+        _add_services(server, ingest, ControlService(buffer, gate))
         health = Health(server, [service.full_name for service in (_INGEST, _CONTROL)])
-        _bind(server, config.gateway_listen)
+        bind(server, config)
         await server.start()
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         logger.info("listening on %s", config.gateway_listen)
         await health.watch(buffer, stop)
 
 
-def _add_services(server: grpc.aio.Server, buffer: Buffer, *, budget: int) -> None:
+async def _look_at(buffer: Buffer, *, budget: int) -> None:
+    """Reads the broker's settings back and tries it; what is only unwise is warned of.
+
+    Raises:
+        BrokerError: It cannot be reached, or would lose or refuse data.
+    """
+    for warning in await buffer.check(budget=budget):
+        logger.warning(warning)
+    try:
+        await buffer.test_accept()
+    except Busy as error:  # a gateway that restarts in an outage must come back
+        logger.warning("starting without the self-test: %s", error)
+
+
+def _key_ring(path: Path | None) -> KeyRing | None:
+    """The keys senders need; None where they need none.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    try:
+        return None if path is None else KeyRing(path)
+    except KeyFileError as error:
+        raise ConfigError(f"RANKSCOPE_KEYS: {error}") from error
+
+
+def _add_services(server: grpc.aio.Server, ingest: IngestService, control: ControlService) -> None:
     """Adds `Ingest` and `Control` without deserialisers and serialisers: bytes in, bytes out."""
-    ingest = IngestService(buffer, ConflictWatch(buffer, budget=budget), budget=budget)
-    control = ControlService(buffer)
     ingest_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Push": grpc.unary_unary_rpc_method_handler(ingest.push),
+        "Stand": grpc.unary_unary_rpc_method_handler(ingest.stand),
         "Stream": grpc.stream_stream_rpc_method_handler(ingest.stream),
     }
     control_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
@@ -95,19 +129,3 @@ def _add_services(server: grpc.aio.Server, buffer: Buffer, *, budget: int) -> No
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_INGEST.full_name, ingest_methods),))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_CONTROL.full_name, control_methods),))
-
-
-def _bind(server: grpc.aio.Server, listen: str) -> None:
-    try:
-        port = server.add_insecure_port(listen)
-    except RuntimeError as error:
-        raise _taken(listen) from error
-    if port == 0:
-        raise _taken(listen)
-
-
-def _taken(listen: str) -> CannotStart:
-    return CannotStart(
-        f"cannot listen on {listen}: the port is taken or the address is not this machine's; "
-        "set RANKSCOPE_GATEWAY_LISTEN to another"
-    )

@@ -7,8 +7,8 @@ from rankscope_ingest.errors import CannotStart
 
 BATCHES = Counter(
     "rankscope_ingest_batches",
-    "Batches the gateway answered, by result: accepted, duplicate, expected, conflict, busy, refused, unavailable, "
-    "failed.",
+    "Batches the gateway answered, by result: accepted, duplicate, expected, conflict, busy, refused, denied, "
+    "unavailable, failed.",
     ["result"],
 )
 ROWS_ACCEPTED = Counter("rankscope_ingest_rows_accepted", "Rows of the batches accepted into the broker.")
@@ -18,6 +18,11 @@ DEAD_LETTERS = Counter(
     "rankscope_ingest_dead_letters",
     "Batches that cannot go on, by stage (conflict, parse) and result: kept, no_room.",
     ["stage", "result"],
+)
+CALLS_REFUSED = Counter(
+    "rankscope_ingest_calls_refused",
+    "Calls that were not let in, by reason: unauthenticated, denied, busy.",
+    ["reason"],
 )
 STREAMS = Gauge("rankscope_ingest_streams", "Streams of batches open at the gateway.")
 

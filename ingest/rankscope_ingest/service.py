@@ -1,31 +1,37 @@
 """The `Ingest` service: from the bytes of a request to an acknowledgement.
 
-It promises that what it accepts is valid by `validate.py`, is in the broker under its own bytes
-(only the receive time is appended), and that whatever it does not accept gets an answer that says
-which: a permanent refusal, or how long to wait. It keeps no batch: it may be killed at any time.
+It promises that what it accepts is valid by `validate.py`, is of a project of the caller's key, is
+in the broker under its own bytes (only the receive time is appended), and that whatever it does not
+accept gets an answer that says which: a permanent refusal, or how long to wait. A batch whose seq
+another one holds is kept as a dead letter before it is answered. It keeps no batch: it may be
+killed at any time.
 """
 
 import asyncio
-import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 import grpc.aio
 from google.protobuf.message import DecodeError
 
 from rankscope_ingest import metrics
-from rankscope_ingest.buffer import Accepted, Offer, Outcome
-from rankscope_ingest.errors import BrokerError, Busy, Refused
+from rankscope_ingest.access import Caller, Gate
+from rankscope_ingest.buffer import Accepted, Offer, Outcome, Stand
+from rankscope_ingest.dead_letters import DeadLetter, Kept, Stage
+from rankscope_ingest.errors import BrokerError, Busy, Denied, Refused
+from rankscope_ingest.malformed import reason_of
+from rankscope_ingest.senders import ID_BYTES
 from rankscope_ingest.statuses import abort
 from rankscope_ingest.validate import Checked, check
+from rankscope_proto.failpoints import reach
 from rankscope_proto.identity import shard_of
-from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
-
-logger = logging.getLogger(__name__)
+from rankscope_proto.v1.ingest_pb2 import Ack, Sealed, StandReply, StandRequest
 
 MAX_CREDIT_BYTES = 4 * 2**20
+MAX_SENDERS = 256
+MAX_STAND_BYTES = MAX_SENDERS * 512
 NO_ROOM_RETRY_MS = 200
 ROOM_WAIT_S = 2.0
 ROOM_POLL_S = 0.05
@@ -54,6 +60,18 @@ class Acceptor(Protocol):
         """Payload bytes a shard holds."""
         ...
 
+    async def stands(self, shard: int, incarnations: Sequence[bytes]) -> list[Stand]:
+        """Where incarnations of a shard stand, in the order asked for."""
+        ...
+
+
+class Letters(Protocol):
+    """Batches that cannot go on, as this service needs them."""
+
+    async def keep(self, letter: DeadLetter) -> Kept:
+        """Keeps a batch; repeating it has no further effect. Raises Busy or BrokerUnavailable."""
+        ...
+
 
 class Watcher(Protocol):
     """Sees every batch that was accepted."""
@@ -69,22 +87,34 @@ class IngestService:
     Args:
         acceptor: The broker.
         watcher: Told of every accepted batch.
+        letters: Gets every batch whose seq another one holds.
+        gate: Knows whom a call is from.
         budget: Payload bytes a shard may hold before senders wait.
         now_ns: The wall clock.
     """
 
     def __init__(
-        self, acceptor: Acceptor, watcher: Watcher, *, budget: int, now_ns: Callable[[], int] = time.time_ns
+        self,
+        acceptor: Acceptor,
+        watcher: Watcher,
+        letters: Letters,
+        *,
+        gate: Gate,
+        budget: int,
+        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._acceptor = acceptor
         self._watcher = watcher
+        self._letters = letters
+        self._gate = gate
         self._budget = budget
         self._now_ns = now_ns
 
     async def push(self, request: bytes, context: Context) -> bytes:
         """Ingest.Push: one batch, one acknowledgement or status."""
         try:
-            stand = await self._accept(request)
+            with self._gate.entered(context) as caller:
+                stand = await self._accept(request, caller)
             if stand.outcome is Outcome.NO_ROOM:
                 raise Busy("the broker's budget is full; is the writer running?", retry_after_ms=NO_ROOM_RETRY_MS)
             return self._ack(stand)
@@ -99,24 +129,54 @@ class IngestService:
         """
         with metrics.STREAMS.track_inprogress():
             try:
-                async for stand in self._stands(requests):
-                    yield self._ack(stand)
+                with self._gate.entered(context) as caller:
+                    async for accepted in self._answers(requests, caller):
+                        yield self._ack(accepted)
             except Exception as error:  # noqa: BLE001 # as in push
                 await abort(context, error)
 
-    async def _stands(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Accepted]:
+    async def stand(self, request: bytes, context: Context) -> bytes:
+        """Ingest.Stand: where senders stand, in the order asked for."""
+        try:
+            with self._gate.entered(context) as caller:
+                senders = _senders(request)
+                for sender in senders:
+                    caller.must_have(sender.project)
+                stands = await self._look_up(senders)
+        except Exception as error:  # noqa: BLE001 # as in push
+            return await abort(context, error)
+        shown = (StandReply.Stand(accepted=stand.accepted, durable=stand.durable) for stand in stands)
+        return StandReply(stands=shown).SerializeToString()
+
+    async def _look_up(self, senders: Sequence[StandRequest.Sender]) -> list[Stand]:
+        shards: dict[int, list[int]] = {}
+        for index, sender in enumerate(senders):
+            shards.setdefault(shard_of(sender.run_id, sender.incarnation), []).append(index)
+        found: dict[int, Stand] = {}
+        for shard, indexes in shards.items():
+            stands = await self._acceptor.stands(shard, [senders[index].incarnation for index in indexes])
+            found.update(zip(indexes, stands, strict=True))
+        return [found[index] for index in range(len(senders))]
+
+    async def _answers(self, requests: AsyncIterator[bytes], caller: Caller) -> AsyncIterator[Accepted]:
         stand: Accepted | None = None
-        async for request in requests:
+        async for request in caller.watched(requests):
             if stand is None or not _is_behind(request, stand):
-                stand = await self._accept(request)
+                stand = await self._accept(request, caller)
             yield stand
 
-    async def _accept(self, request: bytes) -> Accepted:
+    async def _accept(self, request: bytes, caller: Caller) -> Accepted:
         now_ns = self._now_ns()
         try:
             sealed, batch = _parse(request, now_ns)
+            caller.must_have(batch.project)
             shard = shard_of(batch.run_id, sealed.incarnation)
-            stand = await self._offer(shard, _offer(sealed, now_ns, expanded=batch.expanded))
+            offer = _offer(sealed, now_ns, expanded=batch.expanded)
+            reach("gateway.before_accept")
+            stand = await self._offer(shard, offer)
+            reach("gateway.after_accept")
+            if stand.outcome is Outcome.CONFLICT:
+                await self._letters.keep(_letter(offer, batch, shard=shard))
         except Exception as error:
             metrics.BATCHES.labels(_result_of(error)).inc()
             raise
@@ -125,9 +185,6 @@ class IngestService:
             metrics.ROWS_ACCEPTED.inc(sealed.rows)
             metrics.BYTES_ACCEPTED.inc(len(sealed.payload))
             await self._watcher.accepted(batch, sealed.incarnation)
-        elif stand.outcome is Outcome.CONFLICT:
-            names = {"run_id": batch.run_id, "incarnation": sealed.incarnation.hex(), "seq": sealed.seq}
-            logger.error("another payload came under a seq already accepted; kept in quarantine", extra=names)
         return stand
 
     async def _offer(self, shard: int, offer: Offer) -> Accepted:
@@ -186,9 +243,48 @@ def _offer(sealed: Sealed, now_ns: int, *, expanded: int) -> Offer:
         sealed.week,
         sealed.base,
         expanded,
+        sealed.again,
     )
 
 
+def _letter(offer: Offer, batch: Checked, *, shard: int) -> DeadLetter:
+    return DeadLetter(
+        payload=offer.payload,
+        incarnation=offer.incarnation,
+        seq=offer.seq,
+        digest=offer.digest,
+        rows=offer.rows,
+        week=offer.week,
+        expanded=offer.expanded,
+        shard=shard,
+        stage=Stage.CONFLICT,
+        code=0,
+        detail=f"another batch holds seq {offer.seq} of run {batch.run_id!r}: two senders share an incarnation",
+        at_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def _senders(request: bytes) -> Sequence[StandRequest.Sender]:
+    """Who is asked for in a request.
+
+    Raises:
+        Refused: Names the field at fault.
+    """
+    if len(request) > MAX_STAND_BYTES:
+        raise Refused("senders", f"{len(request)} bytes; at most {MAX_STAND_BYTES}")
+    try:
+        senders = StandRequest.FromString(request).senders
+    except DecodeError as error:
+        raise reason_of(request, StandRequest.DESCRIPTOR, field="senders") from error
+    if len(senders) > MAX_SENDERS:
+        raise Refused("senders", f"{len(senders)} asked for; at most {MAX_SENDERS} at once")
+    for index, sender in enumerate(senders):
+        if len(sender.incarnation) != ID_BYTES:
+            size = len(sender.incarnation)
+            raise Refused("senders.incarnation", f"{size} bytes at {index}; it has exactly {ID_BYTES}")
+    return senders
+
+
 def _result_of(error: Exception) -> str:
-    results = ((Refused, "refused"), (Busy, "busy"), (BrokerError, "unavailable"))
+    results = ((Refused, "refused"), (Denied, "denied"), (Busy, "busy"), (BrokerError, "unavailable"))
     return next((result for kind, result in results if isinstance(error, kind)), "failed")

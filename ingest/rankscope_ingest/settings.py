@@ -81,13 +81,26 @@ class GatewaySettings(LogSettings):
     """Settings of the gateway."""
 
     redis_url: RedisUrl = DEFAULT_REDIS_URL
-    gateway_listen: str = Field(default="127.0.0.1:8471", description="host:port that speaks gRPC.")
+    gateway_listen: str = Field(
+        default="127.0.0.1:8471", description="host:port, or unix:/path/to/socket, that speaks gRPC."
+    )
     shard_budget_bytes: int = Field(
         default=16 * MIB,
         ge=8 * MIB,
         description="Bytes one of the 16 stream shards may hold before senders are asked to wait.",
     )
     gateway_metrics_listen: MetricsListen = ""
+    keys: Path | None = Field(
+        default=None, description="File of the API keys that senders need (`rankscope keys create`); none: no keys."
+    )
+    tls_cert: Path | None = Field(default=None, description="PEM file of this server's certificate; none: no TLS.")
+    tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key, not encrypted.")
+    tls_client_ca: Path | None = Field(
+        default=None, description="PEM file of the authorities that sign clients; set: each client needs a certificate."
+    )
+    insecure: bool = Field(
+        default=False, description="Listen beyond this machine without keys or without TLS: the network is closed."
+    )
 
 
 class WriterSettings(LogSettings):

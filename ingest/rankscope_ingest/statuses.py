@@ -3,7 +3,8 @@
 INVALID_ARGUMENT is for ever. INTERNAL is a fault of ours: it is logged with its traceback, and the
 sender repeats the batch with growing pauses, because another gateway, or this one mended, may take
 it. RESOURCE_EXHAUSTED and UNAVAILABLE carry google.rpc.RetryInfo in
-`grpc-status-details-bin`, by the rule of OTLP that without it a client must not retry. The two
+`grpc-status-details-bin`, by the rule of OTLP that without it a client must not retry.
+UNAUTHENTICATED and PERMISSION_DENIED last until somebody changes the key. The two
 messages needed are encoded here: the package that brings them is not otherwise needed.
 """
 
@@ -14,11 +15,12 @@ import grpc
 import grpc.aio
 
 from rankscope_ingest.entries import varint
-from rankscope_ingest.errors import BrokerError, Busy, IngestError, Refused
+from rankscope_ingest.errors import BrokerError, Busy, Denied, Idle, IngestError, Refused, Unauthenticated
 
 logger = logging.getLogger(__name__)
 
 UNAVAILABLE_RETRY_MS = 1_000
+IDLE_RETRY_MS = 100
 DETAILS_KEY = "grpc-status-details-bin"
 _RETRY_INFO_TYPE = b"type.googleapis.com/google.rpc.RetryInfo"
 
@@ -41,13 +43,10 @@ async def abort(context: grpc.aio.ServicerContext[bytes, bytes], error: Exceptio
 
 def status_of(error: Exception) -> tuple[grpc.StatusCode, int | None]:
     """The status of an error, and the milliseconds after which to try again where it is temporary."""
-    if isinstance(error, Refused):
-        return grpc.StatusCode.INVALID_ARGUMENT, None
     if isinstance(error, Busy):
         return grpc.StatusCode.RESOURCE_EXHAUSTED, error.retry_after_ms
-    if isinstance(error, BrokerError):
-        return grpc.StatusCode.UNAVAILABLE, UNAVAILABLE_RETRY_MS
-    return grpc.StatusCode.INTERNAL, None
+    found = (status for kind, status in _STATUSES.items() if isinstance(error, kind))
+    return next(found, (grpc.StatusCode.INTERNAL, None))
 
 
 def retry_details(code: grpc.StatusCode, message: str, *, retry_after_ms: int) -> bytes:
@@ -69,3 +68,12 @@ def retry_details(code: grpc.StatusCode, message: str, *, retry_after_ms: int) -
 def _message(number: int, content: bytes) -> bytes:
     """A length-delimited protobuf field (number below 16)."""
     return bytes([number << 3 | 2]) + varint(len(content)) + content
+
+
+_STATUSES: dict[type[IngestError], tuple[grpc.StatusCode, int | None]] = {
+    Refused: (grpc.StatusCode.INVALID_ARGUMENT, None),
+    BrokerError: (grpc.StatusCode.UNAVAILABLE, UNAVAILABLE_RETRY_MS),
+    Idle: (grpc.StatusCode.UNAVAILABLE, IDLE_RETRY_MS),
+    Unauthenticated: (grpc.StatusCode.UNAUTHENTICATED, None),
+    Denied: (grpc.StatusCode.PERMISSION_DENIED, None),
+}
