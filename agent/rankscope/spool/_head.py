@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rankscope._identity import Identity
+    from rankscope_proto.v1.batch_pb2 import Header
 
 FILE = "spool.json"
 VERSION = 1
@@ -80,6 +81,24 @@ class SpoolHead:
         )
 
     @classmethod
+    def of_header(cls, header: "Header") -> "SpoolHead":
+        """As much of the head as a batch's own header says: not where to send, nor when the process started."""
+        return cls(
+            header.incarnation,
+            header.project,
+            header.run_id,
+            header.launch_id,
+            header.process_role,
+            rank=header.rank,
+            local_rank=header.local_rank,
+            world_size=header.world_size,
+            node=header.node,
+            pid=header.pid,
+            boot_id=header.boot_id,
+            created_ns=header.sealed,
+        )
+
+    @classmethod
     def read(cls, folder: Path) -> "SpoolHead":
         """The head of the spool in a folder.
 
@@ -96,14 +115,14 @@ class SpoolHead:
             raise SpoolError(f"{path} cannot be read as the head of a spool: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """Put the head into a folder, whole or not at all.
+        """Put the head into a folder, whole or not at all, and to stay through the end of the host.
 
         Raises:
             OSError: the folder cannot be written.
         """
         values = asdict(self) | {"version": VERSION}
         values |= {"incarnation": self.incarnation.hex(), "launch_id": self.launch_id.hex()}
-        write_whole(folder / FILE, json.dumps(values).encode())
+        write_whole(folder / FILE, json.dumps(values).encode(), synced=True)
 
 
 _BYTES = ("incarnation", "launch_id")

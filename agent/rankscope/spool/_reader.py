@@ -16,8 +16,10 @@ from pathlib import Path
 from rankscope._host import is_alive, process_space, process_start
 from rankscope.spool._damage import Damage, damage_between, emitted_of, emitted_with
 from rankscope.spool._disk import first_seq_of, segment_paths
-from rankscope.spool._frames import Frame
-from rankscope.spool._head import FILE, SpoolHead, write_whole
+from rankscope.spool._errors import SpoolError
+from rankscope.spool._evidence import keep, keep_file, outlive
+from rankscope.spool._frames import Frame, header_bytes, header_of
+from rankscope.spool._head import FILE, SpoolHead
 from rankscope.spool._locks import FolderLock
 from rankscope.spool._segments import ReadSegment
 from rankscope.spool._standing import Standing
@@ -25,7 +27,6 @@ from rankscope.spool._writer import KEY, OWNER_LOCK
 from rankscope_proto.failpoints import reach
 
 SENDER_LOCK = "sender.lock"
-BAD = "bad"
 OPEN_SEGMENTS = 2
 _NEVER = 2**63
 """Above every seq."""
@@ -46,9 +47,10 @@ class SpoolReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.head = SpoolHead.read(folder)
+        self.head = _head_of(folder)
         self._standing = Standing.read(folder)
         self._open: dict[Path, ReadSegment] = {}
+        self._faults: dict[str, tuple[str, ...]] = {}
         self._end_seq = 0
         self._is_ended = False
         self._sender = FolderLock(folder / SENDER_LOCK)
@@ -84,13 +86,20 @@ class SpoolReader:
     @property
     def owner_is_gone(self) -> bool:
         """Whether nothing will be appended any more: the owner ended, or closed the spool."""
+        is_alive = self._owner_is_alive()
+        lock = self.folder / OWNER_LOCK
+        if is_alive is False:
+            return True  # a forked child may keep the lock's file open for longer than its parent lived
+        if not lock.exists():
+            return not is_alive  # staged out, or somebody removed files under a living owner
+        return FolderLock(lock).is_free()
+
+    def _owner_is_alive(self) -> bool | None:
+        """None: it is not a process of this machine, boot and pid namespace."""
         head = self.head
-        if head.pid > 0 and head.process_space and head.process_space == process_space():
-            # A forked child may keep the lock's file open for longer than its parent lived.
-            started = process_start(head.pid)
-            if not is_alive(head.pid) or (head.process_start >= 0 and started not in {None, head.process_start}):
-                return True
-        return FolderLock(self.folder / OWNER_LOCK).is_free()
+        if head.pid <= 0 or not head.process_space or head.process_space != process_space():
+            return None
+        return is_alive(head.pid) and (head.process_start < 0 or process_start(head.pid) in {None, head.process_start})
 
     @property
     def accepted(self) -> int:
@@ -167,7 +176,7 @@ class SpoolReader:
                 expected, emitted = self.durable, self._emitted_at_durable(expected, emitted)
             if expected < frame.seq - frame.skipped:
                 following = self._following(frame)
-                detail = self._faults(expected, frame.seq)
+                detail = self._seen(expected, frame)
                 found.append(damage_between(expected, frame, emitted=emitted, following=following, detail=detail))
             expected, emitted = frame.seq + 1, emitted_with(frame)
             frame = self.next(frame.seq + 1)
@@ -185,16 +194,14 @@ class SpoolReader:
             self._standing.write(self.folder, synced=True)
         for path in gone:
             reach("spool.free")
-            self._forget(path)
-            with contextlib.suppress(OSError):
-                path.unlink()
+            self._drop(path)
         return len(gone)
 
     def set_aside(self, frame: Frame, reason: str) -> Path | None:
         """Keep a copy of a batch that is refused for good, with the reason; None where the disk is full."""
-        place = self._keep(f"{frame.seq:020d}.batch", frame.payload)
+        place = keep(self.folder, f"{frame.seq:020d}.batch", data=frame.payload)
         if place is not None:
-            self._keep(f"{frame.seq:020d}.txt", reason.encode())
+            keep(self.folder, f"{frame.seq:020d}.txt", data=reason.encode())
         return place
 
     def note_standing(self, accepted: int, durable: int) -> None:
@@ -222,9 +229,8 @@ class SpoolReader:
         if not self.owner_is_gone or self.durable < self.end_seq:
             return False
         for path in segment_paths(self.folder):
-            self._forget(path)
-            with contextlib.suppress(OSError):
-                path.unlink()
+            self._drop(path)
+        outlive(self.folder)
         # The head goes last: a folder without it is no spool.
         for entry in list(os.scandir(self.folder)):
             if entry.name != FILE:
@@ -271,7 +277,19 @@ class SpoolReader:
     def _forget(self, path: Path) -> None:
         segment = self._open.pop(path, None)
         if segment is not None:
+            self._note_faults(segment)
             segment.close()
+
+    def _note_faults(self, segment: ReadSegment) -> None:
+        if segment.faults:
+            self._faults[segment.path.name] = tuple(segment.faults)
+
+    def _drop(self, path: Path) -> None:
+        """Delete a segment; a damaged one is kept aside for a person, where there is room."""
+        self._forget(path)
+        if path.name not in self._faults or not keep_file(path):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def _emitted_at_durable(self, known: int, emitted: Counter[str] | None) -> Counter[str] | None:
         """Rows emitted below the durable seq, given those below `known`; None: nobody knows."""
@@ -288,15 +306,13 @@ class SpoolReader:
             behind = self.next(behind.seq + 1)
         return found
 
-    def _faults(self, seq_from: int, seq_to: int) -> str:
-        """What was seen in the segments that held these."""
-        seen = [
-            f"{path.name}: {fault}"
-            for path, segment in self._open.items()
-            if segment.first_seq <= seq_to
-            for fault in segment.faults
-        ]
-        return "; ".join(seen) or f"batches {seq_from} to {seq_to - 1} are not there"
+    def _seen(self, seq_from: int, frame: Frame) -> str:
+        """What was seen of a hole, in words."""
+        for segment in self._open.values():
+            self._note_faults(segment)
+        paths = [path for path in segment_paths(self.folder) if first_seq_of(path) <= frame.seq]
+        seen = [f"{path.name}: {fault}" for path in paths[-2:] for fault in self._faults.get(path.name, ())]
+        return "; ".join(seen) or f"batches {seq_from} to {frame.seq - frame.skipped - 1} are not there"
 
     def _cut_tail(self) -> None:
         """Cut what lies behind the last whole frame of a spool that nobody appends to."""
@@ -307,16 +323,31 @@ class SpoolReader:
             with contextlib.suppress(OSError):
                 tail = path.read_bytes()[segment.end :]
                 if tail.strip(b"\0"):
-                    self._keep(f"{path.stem}.tail", tail)
+                    keep(self.folder, f"{path.stem}.tail", data=tail)
                 os.truncate(path, segment.end)
 
-    def _keep(self, name: str, data: bytes) -> Path | None:
-        place = self.folder / BAD / name
-        with contextlib.suppress(OSError):
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            write_whole(place, data)
-            return place
-        return None
+
+def _head_of(folder: Path) -> SpoolHead:
+    """The head of a spool; where its file is damaged or gone, what the first batch that can be read says."""
+    try:
+        return SpoolHead.read(folder)
+    except SpoolError:
+        head = _head_of_batches(folder)
+        if head is None:
+            raise
+        return head
+
+
+def _head_of_batches(folder: Path) -> SpoolHead | None:
+    with contextlib.suppress(ValueError, OSError):
+        incarnation = bytes.fromhex(folder.name[-32:])
+        for path in segment_paths(folder):
+            segment = ReadSegment(path, incarnation)
+            frame = segment.read(0, is_closed=True)
+            segment.close()
+            if frame is not None:
+                return SpoolHead.of_header(header_of(header_bytes(frame.payload)))
+    return None
 
 
 def _remove(path: Path) -> None:

@@ -28,7 +28,8 @@ def spools(root: Path) -> list[Path]:
 def _is_spool(entry: "os.DirEntry[str]") -> bool:
     tail = entry.name[-HEX:]
     is_named = len(tail) == HEX and all(digit in "0123456789abcdef" for digit in tail)
-    return is_named and not entry.name.startswith(".") and (Path(entry.path) / FILE).exists()
+    folder = Path(entry.path)
+    return is_named and not entry.name.startswith(".") and ((folder / FILE).exists() or bool(segment_paths(folder)))
 
 
 def stage_out(root: Path, target: Path) -> list[Path]:

@@ -187,7 +187,7 @@ class SpoolWriter:
                 return False
             before = 0 if segment is not self._segment else max(segment.used, segment.room)
             segment.append(parts)
-        except OSError:
+        except (OSError, SpoolError):
             self._is_stuck = True
             if segment is not None and segment is not self._segment:
                 segment.discard()
@@ -219,6 +219,8 @@ class SpoolWriter:
             return None
         if not self.folder.exists():  # somebody removed it: what comes from here on is kept
             self.folder.mkdir(mode=0o700)
+            self._lock = FolderLock(self.folder / OWNER_LOCK)
+            self._lock.take()
             self._head.write(self.folder)
         return OpenSegment.make(self.folder, seq, incarnation=self._head.incarnation)
 
