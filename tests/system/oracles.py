@@ -182,11 +182,13 @@ def sums_agree(tables: Tables, *, verdict: Verdict) -> None:
 
 
 def _balance(incarnation: str, highest: int, *, tables: Tables, verdict: Verdict) -> None:
-    emitted = tables.batches[incarnation, highest].emitted
+    emitted = Counter[str](tables.batches[incarnation, highest].emitted)
     lost = Counter[str]()
-    for gap in tables.gaps:
-        if gap.incarnation == incarnation:
-            lost[gap.section] += max(gap.rows - _found_again(gap, tables), 0)
+    for gap in {gap for gap in tables.gaps if gap.incarnation == incarnation}:  # one said again counts once
+        rows = max(gap.rows - _found_again(gap, tables), 0)
+        lost[gap.section] += rows
+        if gap.seq_from is not None and gap.seq_from > highest:
+            emitted[gap.section] += rows  # no stored header counts them: nothing behind them has arrived
     for section in LASTING:
         of_section = tables.sections[section.name].items()
         stored = sum(rows.rows for (inc, _), rows in of_section if inc == incarnation)

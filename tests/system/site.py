@@ -41,6 +41,7 @@ class Site:
         parts: The other processes by name.
         spool: The node's spool.
         environ: What every process gets.
+        launcher: What a tier's name is added to.
     """
 
     def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, mutant: str = "") -> None:
@@ -48,7 +49,7 @@ class Site:
         for made in (folder / "broker", folder / "store"):
             made.mkdir(parents=True)
         self.parts: dict[str, Part] = {}
-        self._mutant = mutant
+        self.launcher = python("tests.system.mutants", mutant) if mutant else python("rankscope")
         self._gateway_port = free_port()
         self.front = FrontProcess(folder / "store")
         self.store = Store(self.front.url)
@@ -97,8 +98,8 @@ class Site:
         self.add_agent()
 
     def command(self, tier: str) -> list[str | Path]:
-        """The command of a tier, with the site's defect where it has one."""
-        return python("tests.system.mutants", self._mutant, tier) if self._mutant else python("rankscope", tier)
+        """The command of a tier."""
+        return [*self.launcher, tier]
 
     def add(self, name: str, command: list[str | Path], /, **more: str) -> Part:
         """Any process, with the site's environment and more; started."""

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, cast
 import rankscope
 from rankscope import _pump
 from rankscope._block import Block
+from rankscope._export import SealedBatch
 from rankscope.spool import SpoolWriter
-from tests.system.truth import recorded
+from rankscope_proto.names import Role
+from tests.system.truth import Outside
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
@@ -57,7 +59,7 @@ class Costs:
 def statistics(number: int) -> Block:
     """Two rows of tensor statistics, without torch."""
     now = time.time_ns()
-    columns = {"name": ("weight", "bias"), "role": ("grad", "grad"), "dtype": ("float32", "float32")}
+    columns = {"name": ("weight", "bias"), "role": (Role.GRAD.code,) * 2, "dtype": ("float32", "float32")}
     return Block("tensor_stats", 2, {**columns, "step": (number, number), "time": (now, now), "l2": (1.0, 2.0)})
 
 
@@ -82,7 +84,21 @@ def steady(name: str, folder: Path) -> None:
     (folder / f"{name}.said").write_text(json.dumps({"emitted": number, "finish_s": took}))
 
 
+def keep_ledger(path: Path) -> None:
+    """Lets every batch that goes to a spool be written down outside, before and after."""
+    ledger, into_spool = Outside(path), SpoolWriter.append
+
+    def append(self: SpoolWriter, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
+        ledger.may(batch)
+        taken = into_spool(self, batch, is_last=is_last, urgent=urgent)
+        if taken:
+            ledger.must(batch)
+        return taken
+
+    SpoolWriter.append = append
+
+
 if __name__ == "__main__":
-    _pump.SEAL_S = SEAL_S  # pyright: ignore[reportConstantRedefinition] - sealing more often is the purpose
-    SpoolWriter.append = recorded(SpoolWriter.append, Path(sys.argv[2]) / f"{sys.argv[1]}.ledger")
+    _pump.SEAL_S = SEAL_S
+    keep_ledger(Path(sys.argv[2]) / f"{sys.argv[1]}.ledger")
     steady(sys.argv[1], Path(sys.argv[2]))

@@ -28,7 +28,7 @@ SUMS = {
 }
 
 GAPS = f"""
-SELECT lower(hex(incarnation)), incarnation_hi, incarnation_lo, cause, data_kind, count, seq_from, seq_to
+SELECT lower(hex(incarnation)), seq, idx, incarnation_hi, incarnation_lo, cause, data_kind, count, seq_from, seq_to
 FROM gaps WHERE run_id = {{run:String}} AND class = {GapClass.LOST.code}"""
 
 
@@ -59,7 +59,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Rows declared lost of an incarnation; `seq_from` is None where no batch is named."""
+    """Rows declared lost of an incarnation; `seq_from` is None where no batch is named.
+
+    Two that name the same batches are one: who states a gap may be ended before it notes that it did. Of the
+    others each row is one, and `told` (who said it, and where) keeps them apart.
+    """
 
     incarnation: str
     cause: str
@@ -67,6 +71,7 @@ class Gap:
     rows: int
     seq_from: int | None
     seq_to: int | None
+    told: tuple[str, int, int] | None = None
 
     def covers(self, key: Key) -> bool:
         """Whether it names this batch."""
@@ -107,9 +112,9 @@ def tables_of(client: Client, run: str) -> Tables:
 
 
 def _gap(record: list[Any]) -> Gap:
-    sender, high, low, cause, section, count, first, last = record
+    sender, seq, idx, high, low, cause, section, count, first, last = record
     concerned = sender if high is None else f"{high:016x}{low:016x}"
-    return Gap(concerned, cause, section, count or 0, first, last)
+    return Gap(concerned, cause, section, count or 0, first, last, (sender, seq, idx) if first is None else None)
 
 
 def _records(client: Client, query: str, run: str) -> list[list[Any]]:

@@ -19,7 +19,7 @@ from tests.proto.batches import insert, migrate
 from tests.system import oracles
 from tests.system.oracles import Report, State, judge
 from tests.system.tables import tables_of
-from tests.system.truth import Truth, recorded, truth_of
+from tests.system.truth import Outside, Truth, truth_of
 
 RUN = "judged"
 BATCHES, SPANS, SCALARS = 5, 2, 3
@@ -77,12 +77,10 @@ def put(store: Store, *batches: SealedBatch, token: str = "") -> None:
 
 
 def written(batches: list[SealedBatch], folder: Path) -> Truth:
-    def take(_spool: object, _batch: SealedBatch, /, **_how: bool) -> bool:
-        return True
-
-    keep = recorded(take, folder / "source.ledger")
+    ledger = Outside(folder / "source.ledger")
     for batch in batches:
-        keep(None, batch)
+        ledger.may(batch)
+        ledger.must(batch)
     return truth_of(folder)
 
 

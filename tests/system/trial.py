@@ -43,9 +43,11 @@ class Trial:
             "RANKSCOPE_RANK": str(rank),
             "RANKSCOPE_WORLD_SIZE": str(world_size),
         }
+        is_plain = self.site.launcher == python("rankscope")
+        command = python("tests.system.sources") if is_plain else self.site.command("source")
         part = Part(
             name,
-            python("tests.system.sources", name, self.folder),
+            [*command, name, self.folder],
             folder=self.folder,
             environ={**self.site.environ, **told, **more},
         )
@@ -63,6 +65,10 @@ class Trial:
     def said(self, rank: int = 0) -> dict[str, float]:
         """How a source ended: `emitted` turns, and `finish_s` that its end took."""
         return dict(json.loads((self.folder / f"source-{rank}.said").read_text()))
+
+    def costs(self, rank: int = 0) -> dict[str, float]:
+        """What recording cost a source so far: `turns`, and `p50_us`, `p99_us`, `max_us` of a turn's calls."""
+        return dict(json.loads((self.folder / f"source-{rank}.cost").read_text()))
 
     def spools(self) -> list[Path]:
         """The run's spools that still hold something."""

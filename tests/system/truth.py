@@ -7,10 +7,10 @@ one `write` to a file opened for appending: a killed source leaves whole lines, 
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rankscope._export import SealedBatch
 from rankscope_proto.v1.batch_pb2 import Batch
@@ -59,30 +59,30 @@ class Truth:
         return sum(self.may[key].rows for key in self.must)
 
 
-class Append(Protocol):
-    """The spool's way in, which the source watches."""
+class Outside:
+    """The ledger of one source.
 
-    def __call__(self, spool: Any, batch: SealedBatch, /, **how: bool) -> bool: ...
+    Args:
+        path: The file that lines are added to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def may(self, batch: SealedBatch) -> None:
+        """The batch is about to be given to the spool."""
+        self._say({"may": _key(batch), **_described(batch)})
+
+    def must(self, batch: SealedBatch) -> None:
+        """The spool took it."""
+        self._say({"must": _key(batch)})
+
+    def _say(self, line: Mapping[str, object]) -> None:
+        os.write(self._file, json.dumps(line).encode() + b"\n")
 
 
-def recorded(append: Append, path: Path) -> Callable[..., bool]:
-    """The spool's `append`, which also keeps the outside ledger in `path`."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-    def kept(spool: object, batch: SealedBatch, /, **how: bool) -> bool:
-        key = [batch.incarnation.hex(), batch.seq]
-        _say(file, {"may": key, **_described(batch)})
-        taken = append(spool, batch, **how)
-        if taken:
-            _say(file, {"must": key})
-        return taken
-
-    return kept
-
-
-def described(batch: SealedBatch) -> Written:
-    """A batch as the ledger has it."""
-    return Written(**_described(batch))
+def _key(batch: SealedBatch) -> tuple[str, int]:
+    return batch.incarnation.hex(), batch.seq
 
 
 def _described(batch: SealedBatch) -> dict[str, Any]:
@@ -93,10 +93,6 @@ def _described(batch: SealedBatch) -> dict[str, Any]:
         "span_sum": sum(message.spans.span_id) % 2**64,
         "digest": batch.digest.hex(),
     }
-
-
-def _say(file: int, line: Mapping[str, object]) -> None:
-    os.write(file, json.dumps(line).encode() + b"\n")
 
 
 def truth_of(folder: Path) -> Truth:
