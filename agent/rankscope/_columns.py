@@ -12,6 +12,7 @@ from typing import Protocol, cast
 from rankscope._block import Block, Column
 from rankscope_proto.columns import SECTION_BY_NAME
 from rankscope_proto.declaration import Field, Section, Wire
+from rankscope_proto.v1.batch_pb2 import Batch
 
 
 class Dictionary(dict[str, int]):
@@ -58,6 +59,20 @@ def fill(message: object, blocks: Sequence[Block], *, words: Dictionary) -> None
     mask = _mask(section, blocks)
     if mask:
         _repeated(message, "present").extend(mask)
+
+
+def block_of(message: Batch, section: str) -> Block:
+    """The rows of a section of a batch, as a block again: texts for the dictionary's indexes."""
+    part = getattr(message, section)
+    declared = SECTION_BY_NAME[section]
+    columns: dict[str, Column] = {}
+    for field in declared.fields:
+        values = list(cast("Sequence[int | float | str]", getattr(part, field.name)))
+        if values and field.wire is Wire.DICT:
+            values = [message.strings[cast("int", index)] for index in values]
+        if values:
+            columns[field.name] = values
+    return Block(section, len(columns[declared.key]), columns)
 
 
 def check(block: Block) -> None:

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
-
-from rankscope_proto.names import GapCause
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +12,7 @@ class SealedBatch:
     Attributes:
         payload: The serialised `Batch`.
         incarnation: UUIDv7 of the process start, 16 bytes.
-        seq: Number of the batch in its incarnation, from 0, without holes.
+        seq: Number of the batch in its incarnation, from 0; those that were given up are holes.
         digest: BLAKE2b-128 of the payload.
         rows: Rows in all sections.
         week: Monday of the sealing time, in days since 1970-01-01.
@@ -30,41 +28,41 @@ class SealedBatch:
     counts: Mapping[str, int]
 
 
-class Refusal(NamedTuple):
-    """A batch that will never be stored: which, why, and the words it was refused with."""
-
-    batch: SealedBatch
-    cause: GapCause
-    detail: str
-
-
 class Exporter(Protocol):
-    """Carries sealed batches away, in order, until somebody else holds them.
+    """Takes sealed batches, in order, and keeps each until the store has it.
 
-    One thread calls it. What it has taken it keeps until the batch is accepted or refused for good.
+    One thread calls `send` and `sync`. What was taken outlives this process.
     """
 
     @property
-    def patience_s(self) -> float:
-        """Seconds without any acceptance after which a wait at the end is given up."""
+    def fullness(self) -> float:
+        """How much of the room is in use: 0.0 empty, 1.0 full."""
         ...
 
-    def send(self, batch: SealedBatch) -> bool:
-        """Take a batch, or answer False and take nothing when there is no room now; never blocks."""
+    @property
+    def is_durable(self) -> bool:
+        """Whether the store has everything that was taken."""
         ...
 
-    def flush(self, timeout_s: float) -> int:
-        """Wait for acceptance of all that was taken; the number of batches still not accepted."""
+    @property
+    def place(self) -> str:
+        """Where what was taken lies, for people."""
         ...
 
-    def unsent_rows(self) -> int:
-        """Rows taken and neither accepted nor refused yet."""
+    def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
+        """Take a batch, or answer False and take nothing when there is no room now; never waits for a network.
+
+        Args:
+            batch: The next one.
+            is_last: Nothing comes after it.
+            urgent: It may use the room kept in reserve.
+        """
         ...
 
-    def take_refused(self) -> list[Refusal]:
-        """Batches refused for good since the last call; their rows are to be stated as gaps."""
+    def sync(self) -> None:
+        """Have what was taken outlive the machine too; called about once a second."""
         ...
 
-    def close(self, timeout_s: float) -> int:
-        """Give up within `timeout_s`, free what is held; the number of batches never accepted."""
+    def close(self) -> None:
+        """Nothing comes any more; what was taken stays."""
         ...

@@ -29,10 +29,15 @@ def data_folder(environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME")
     if home and Path(home).is_absolute() and os.access(home, os.W_OK | os.X_OK):
         return Path(home) / ".local" / "share" / "rankscope"
-    return _temporary_folder()
+    return temporary_folder()
 
 
-def _temporary_folder() -> Path:
+def temporary_folder() -> Path:
+    """A folder of this user's alone in the system's temporary one; made when it is not there.
+
+    Raises:
+        ConfigError: it is there and another user's, or open to others.
+    """
     folder = Path(tempfile.gettempdir()) / f"rankscope-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

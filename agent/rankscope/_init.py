@@ -2,53 +2,57 @@
 
 Who this process is, where its data goes, and whether the rank is free; then it is said in one line.
 A wrong setting or a taken rank is an error here, at once; an ingest tier that does not answer is
-not: training starts, rows wait in bounded memory, and what does not fit is counted.
+not: training starts, batches wait in the node's spool, and whoever sends them goes on trying.
 """
 
-import atexit
 import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from ipaddress import ip_address
+from typing import TypedDict, Unpack
 
 from rankscope import _current, _discovery
 from rankscope._agree import Agreement, agree
+from rankscope._delivery import Delivery, deliver
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._labels import text_of
+from rankscope._outcome import Outcome
+from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
-from rankscope._run import Outcome, Run, status_after
+from rankscope._run import Run
 from rankscope._run_info import RunInfo, host_facts
-from rankscope._settings import Mode, Settings
+from rankscope._settings import AgentMode, Fsync, Mode, Settings
+from rankscope._spool_export import SpoolExporter
+from rankscope._spooling import Spooled, make_spool
 from rankscope._voice import say
 from rankscope.errors import ConfigError
+from rankscope.spool import SpoolError
 from rankscope_proto.identity import uuid7
-from rankscope_proto.names import RunStatus
 
-if TYPE_CHECKING:
-    from rankscope._claim import Claim
-    from rankscope._connection import Connection
-
-_FORKED = (
-    "nothing is recorded: this process was forked from one that had used gRPC, which hangs here; "
-    "start it with `spawn`, or call rankscope.init() only after the fork"
-)
-
-ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
+_TLS = "https://"
 
 
 class SettingArguments(TypedDict, total=False):
     """Settings given to `init` instead of the environment; `_settings.SETTINGS` says what each means."""
 
-    endpoint: str
+    endpoint: str | Sequence[str]
     launch_id: str
     rank: int
     world_size: int
     mesh: Mapping[str, int]
     mode: Mode
+    spool: str
+    spool_bytes: int | str
+    spool_fsync: Fsync
+    spool_any_fs: bool
+    agent: AgentMode
+    key: str
+    tls_ca: str
+    tls_cert: str
+    tls_key: str
+    insecure: bool
     home: str
     quiet: bool
     level: int
@@ -67,8 +71,7 @@ def init(
     """Join the run; every rank calls it, and all land in one run.
 
     A second call in one process returns the same run when project and run id agree with it or are
-    not given. A forked child does not belong to its parent's run and may make its own; where the parent used
-    gRPC before the fork it records nothing, and says so: gRPC hangs there. Start such children with `spawn`.
+    not given. A forked child does not belong to its parent's run and may make its own.
 
     Args:
         project: The unit of access; default: `RANKSCOPE_PROJECT`, else "default".
@@ -80,7 +83,8 @@ def init(
 
     Raises:
         ConfigError: a setting is wrong, the rank is not below the world size, a living process holds
-            the rank, another run is current, or several nodes have no way to agree on a run.
+            the rank, another run is current, several nodes have no way to agree on a run, or the folder named
+            for the spool cannot hold one.
     """
     current = _current.get()
     if current is not None:
@@ -121,40 +125,51 @@ def _info(
 
 
 def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
-    endpoint, why_not = _endpoint(settings)
     says = not settings.quiet and place.rank == 0
-    if endpoint is None:
-        return _unrecorded(settings, place, info=info, why=why_not if says else "")
-    # Not at the top: who records nowhere need not load gRPC, nor have its settings for fork changed.
-    from rankscope._claim import Claim
-    from rankscope._connection import Connection, survived_fork
-    from rankscope._grpc_export import GrpcExporter
-
-    if not survived_fork():
-        return _unrecorded(settings, place, info=info, why="" if settings.quiet else _FORKED)
+    if settings.mode == "disabled":
+        return _unrecorded(settings, info=info, why="nothing is recorded: RANKSCOPE_MODE is disabled" if says else "")
+    endpoints = _endpoints(settings)
+    _refuse_plaintext_key(settings, endpoints)
     agreed = _agreed(settings, place)
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
-    connection = Connection(endpoint)
-    claim = Claim(connection, identity)
     try:
-        answer = claim.settle()
-    except ConfigError:
-        claim.close()
-        connection.close()
-        raise
-    if says and place.warning:
-        say(place.warning)
-    if says:
-        say(_whereabouts(identity, endpoint, failure=answer.failure))
-    run = Run(GrpcExporter(connection), identity=identity, info=info)
-    _end_with_the_process(run, claim, connection=connection, is_quiet=settings.quiet)
+        spooled = make_spool(settings, identity, endpoints=endpoints)
+    except SpoolError as error:
+        return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
+    run, failure = _recording(spooled, identity, info=info, endpoints=endpoints)
+    for line in (place.warning, spooled.warning, _whereabouts(identity, spooled.settings, endpoints, failure)):
+        if says and line:
+            say(line)
     return run
 
 
-def _unrecorded(settings: Settings, place: Place, *, info: RunInfo, why: str) -> Run:
+def _recording(spooled: Spooled, identity: Identity, *, info: RunInfo, endpoints: tuple[str, ...]) -> tuple[Run, str]:
+    """The run, and what stands between it and the gateway for now, or ""."""
+    delivery = deliver(spooled, identity, endpoints=endpoints)
+    try:
+        failure = delivery.settle()
+    except ConfigError:
+        delivery.close()
+        spooled.writer.close()
+        raise
+    run = Run(SpoolExporter(spooled.writer), identity=identity, info=info)
+    run.on_finish(lambda outcome: _finished(run, delivery, outcome=outcome, is_quiet=spooled.settings.quiet))
+    ProcessEnd(run).install()
+    return run, failure
+
+
+def _finished(run: Run, delivery: Delivery, *, outcome: Outcome, is_quiet: bool) -> None:
+    delivery.close()
+    _current.forget(run)
+    if run.rank == 0 and not is_quiet:
+        say(f"run {run.id}, rank 0: {outcome}")
+
+
+def _unrecorded(settings: Settings, *, info: RunInfo, why: str) -> Run:
     """A run that records nothing; `why` is said, if given."""
     if why:
         say(why)
+    place = find_rank(os.environ, settings)
     unshared = _identity(settings, place, run_id=settings.run_id or readable_id(os.urandom(8)), launch_id=bytes(16))
     run = Run(None, identity=unshared, info=info)
     run.on_finish(lambda _: _current.forget(run))
@@ -168,19 +183,30 @@ def _agreed(settings: Settings, place: Place) -> Agreement:
     return agreed if settings.launch_id is None else replace(agreed, launch_id=settings.launch_id)
 
 
-def _endpoint(settings: Settings) -> tuple[str | None, str]:
-    """Where data goes; or None and why it goes nowhere."""
-    if settings.mode == "disabled":
-        return None, "nothing is recorded: RANKSCOPE_MODE is disabled"
-    if settings.endpoint is not None:
-        return settings.endpoint, ""
+def _endpoints(settings: Settings) -> tuple[str, ...]:
+    """Where data goes; empty: nobody knows yet."""
+    if settings.endpoint:
+        return settings.endpoint
     found = _discovery.read(settings.home)
-    if found is not None:
-        return found.gateway, ""
-    return None, (
-        f"nothing is recorded: no server of yours runs here ({settings.home / _discovery.FILE}); "
-        "start one with `rankscope up`, or set RANKSCOPE_ENDPOINT to the gateway's host:port"
-    )
+    return () if found is None else (found.gateway,)
+
+
+def _refuse_plaintext_key(settings: Settings, endpoints: tuple[str, ...]) -> None:
+    # Whoever sends refuses it too, in another process and later: here is where somebody reads it.
+    for endpoint in endpoints if settings.key is not None and not settings.insecure else ():
+        if not endpoint.startswith(_TLS) and not _is_loopback(endpoint):
+            raise ConfigError(
+                f"the API key would go to {endpoint} in plaintext: write {_TLS}{endpoint}, "
+                "or set RANKSCOPE_INSECURE=1 where nobody else is on that network"
+            )
+
+
+def _is_loopback(endpoint: str) -> bool:
+    host = endpoint.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _identity(settings: Settings, place: Place, *, run_id: str, launch_id: bytes) -> Identity:
@@ -199,48 +225,20 @@ def _identity(settings: Settings, place: Place, *, run_id: str, launch_id: bytes
     )
 
 
-def _whereabouts(identity: Identity, endpoint: str, *, failure: str) -> str:
+def _whereabouts(identity: Identity, settings: Settings, endpoints: tuple[str, ...], /, failure: str) -> str:
     ranks = "1 rank" if identity.world_size == 1 else f"{identity.world_size} ranks"
     what = f"run {identity.run_id} (project {identity.project}, {ranks})"
+    root = settings.spool_root
+    if not endpoints:
+        return (
+            f"{what} is kept in {root}: no server of yours runs here; start one with `rankscope up` and send it with "
+            f"`rankscope drain {root}`, or set RANKSCOPE_ENDPOINT to the gateway's host:port"
+        )
+    if settings.agent == "none":
+        return f"{what} is kept in {root}: send it with `rankscope drain {root}`"
     if not failure:
-        return f"{what} is recorded at {endpoint}"
+        return f"{what} is recorded at {', '.join(endpoints)}"
     return (
         f"{what}: {failure}; is it running, and is RANKSCOPE_ENDPOINT right? "
-        "Training goes on, rows wait in memory, and this is tried again"
+        f"Training goes on, batches wait in {root}, and this is tried again"
     )
-
-
-def _end_with_the_process(run: Run, claim: "Claim", *, connection: "Connection", is_quiet: bool) -> None:
-    """Finish the run when the process ends, and undo what `init` set up when the run is finished."""
-    hook = _FailureHook(sys.excepthook)
-    sys.excepthook = hook
-
-    def at_exit() -> None:
-        run.finish(hook.status)
-
-    def finished(outcome: Outcome) -> None:
-        atexit.unregister(at_exit)
-        if sys.excepthook is hook:
-            sys.excepthook = hook.before
-        claim.close()
-        connection.close()
-        _current.forget(run)
-        if run.rank == 0 and not is_quiet:
-            say(f"run {run.id}, rank 0: {outcome}")
-
-    atexit.register(at_exit)
-    run.on_finish(finished)
-
-
-class _FailureHook:
-    """Notes that an exception ended the program, and lets whoever was there before report it."""
-
-    def __init__(self, before: ExceptHook) -> None:
-        self.before = before
-        self.status = RunStatus.FINISHED
-
-    def __call__(
-        self, error_class: type[BaseException], error: BaseException, traceback: TracebackType | None, /
-    ) -> object:
-        self.status = status_after(error_class, error)
-        return self.before(error_class, error, traceback)

@@ -1,14 +1,18 @@
 """The thread that turns rows into batches and hands them on.
 
-It never waits for I/O: an exporter without room says so, and then rows stay in the ring, which
-drops and counts what no longer fits. Faults are counted and the thread goes on.
+It never waits for a network: an exporter without room says so, and then rows are thinned, given up and
+counted, the least important first (`_shortage`); the ring drops and counts what no longer fits. Faults are
+counted and the thread goes on. It also ends the stream, so that whoever finishes a run waits only as long
+as they choose, whatever the disk does.
 """
 
 import json
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block
@@ -17,6 +21,7 @@ from rankscope._export import Exporter, SealedBatch
 from rankscope._heartbeat import open_span_block
 from rankscope._labels import text_of
 from rankscope._seal import SEAL_ROWS, Sealer
+from rankscope._shortage import LAST_TO_GO, Shortage
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import EventKind, GapCause, Severity
 
@@ -27,9 +32,25 @@ if TYPE_CHECKING:
 SEAL_S = 1.0
 """A batch is sealed this long after the last one, however small it is."""
 
+SYNC_S = 1.0
 HEARTBEAT_S = 5.0
 ROOM_S = 0.05
-"""Pause before an exporter without room is asked again."""
+LASTING_ROOM_S = 1.0
+"""Pauses before an exporter without room is asked again: at first, and when it has had none for long."""
+
+MOST_HELD = 4
+"""Batches that may wait for room while only what must be said is sealed."""
+
+LAST_ROOM_S = 0.3
+"""How long the end of a run waits for room before it gives up what waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How to end the stream: rows to add, and the monotonic second to stop draining at."""
+
+    last_rows: Sequence[Block]
+    deadline: float
 
 
 class Pump:
@@ -45,72 +66,58 @@ class Pump:
         self._exporter = exporter
         self._sealer = Sealer(recording.identity, clock=recording.clock)
         self._held: deque[SealedBatch] = deque()
-        self._stopping = False
-        self._seal_at = time.monotonic() + SEAL_S
-        self._beat_at = time.monotonic() + HEARTBEAT_S
+        self._shortage = Shortage()
+        self._taken_rows = 0
+        self._is_complete = False
+        self._ending: _Ending | None = None
+        # A SimpleQueue, since a signal's handler may wait for it in the middle of anything.
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        now = time.monotonic()
+        self._seal_at, self._sync_at, self._beat_at = now + SEAL_S, now + SYNC_S, now + HEARTBEAT_S
         self._thread = threading.Thread(target=self._run, name="rankscope-seal", daemon=True)
 
     def start(self) -> None:
-        """Send what waits already, so that a process killed at once leaves a trace, and start the thread."""
+        """Hand on what waits already, so that a process killed at once leaves a trace, and start the thread."""
         self._shielded(self._send_now)
         self._thread.start()
 
-    def stop(self, timeout_s: float) -> None:
-        """End the thread; rows may still wait in the ring."""
-        self._stopping = True
-        self._recording.ring.wake()
-        self._thread.join(timeout_s)
-
-    def finish(self, last_rows: Sequence[Block], *, deadline: float) -> int:
-        """Seal everything, end the stream and wait for acceptance; after `stop`, in the caller's thread.
+    def finish(self, last_rows: Sequence[Block], *, timeout_s: float) -> bool:
+        """Seal everything, add the end of the stream and hand it on; the thread does it and ends.
 
         Args:
             last_rows: Rows to add at the very end.
-            deadline: Monotonic second to give up at; rows that are not sealed by then are dropped.
+            timeout_s: How long to wait for it.
 
         Returns:
-            Rows emitted that nobody accepted.
+            Whether it was done in time; if not, the thread may still be at it.
         """
-        while self._recording.ring.rows() and time.monotonic() < deadline:
-            self._drain()
-        self._recording.ring.give_up()
-        self._drain()
-        for block in last_rows:
-            self._add(block)
-        self._add(self._end_of_stream())
-        self._seal()
-        self._hand_over(deadline)
-        self._exporter.close(0.0)
-        return self.unsent_rows()
+        self._ending = _Ending(last_rows, time.monotonic() + timeout_s / 2)
+        self._recording.ring.wake()
+        try:
+            self._ended.get(timeout=max(0.0, timeout_s))
+        except Empty:
+            return False
+        return True
 
-    def _hand_over(self, deadline: float) -> None:
-        """Wait until everything is accepted, nothing moves any more, or the deadline is over."""
-        moved_at = time.monotonic()
-        while not self._deliver() and time.monotonic() < min(deadline, moved_at + self._exporter.patience_s):
-            waiting = len(self._held)
-            time.sleep(ROOM_S)
-            self._deliver()
-            if len(self._held) < waiting:
-                moved_at = time.monotonic()
-        if not self._held:
-            self._exporter.flush(max(0.0, deadline - time.monotonic()))
-
-    def unsent_rows(self) -> int:
-        """Sealed rows that nobody has accepted yet."""
-        return sum(batch.rows for batch in self._held) + self._exporter.unsent_rows()
-
-    def emitted_rows(self) -> int:
-        """Rows emitted so far, in all sections."""
-        return sum(self._sealer.emitted(section.name) for section in SECTIONS)
+    def taken_rows(self) -> int:
+        """Rows the exporter took."""
+        return self._taken_rows
 
     def dropped_rows(self) -> int:
-        """Rows emitted that were lost before sealing."""
+        """Rows emitted that were lost before they were handed on."""
         return self._sealer.lost_rows()
 
+    def waiting_rows(self) -> int:
+        """Rows emitted that are neither."""
+        return sum(batch.rows for batch in self._held) + self._sealer.rows + self._recording.ring.rows()
+
     def _run(self) -> None:
-        while not self._stopping:
+        while self._ending is None:
             self._recording.ring.wait(self._pause_s())
             self._shielded(self._turn)
+        ending = self._ending
+        self._shielded(lambda: self._wind_up(ending))
+        self._ended.put(None)
 
     def _shielded(self, act: Callable[[], object]) -> None:
         try:
@@ -125,23 +132,31 @@ class Pump:
 
     def _pause_s(self) -> float:
         if self._held:
-            return ROOM_S
-        return min(self._seal_at, self._beat_at) - time.monotonic()
+            return LASTING_ROOM_S if self._shortage.is_lasting else ROOM_S
+        return min(self._seal_at, self._sync_at, self._beat_at) - time.monotonic()
 
     def _turn(self) -> None:
         # A producer faster than this thread must not keep it from the rest.
-        while not self._stopping and self._deliver() and self._drain() and time.monotonic() < self._beat_at:
+        while self._ending is None and self._may_drain() and self._drain() and time.monotonic() < self._beat_at:
             pass
         now = time.monotonic()
+        if now >= self._sync_at:
+            self._sync_at = now + SYNC_S
+            self._exporter.sync()
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
             self._beat()
+        if self._shortage.is_beyond_patience:
+            self._give_up_held()
         if now >= self._seal_at and not self._held:
             self._seal()
             self._deliver()
 
+    def _may_drain(self) -> bool:
+        return self._deliver() or (self._shortage.is_lasting and len(self._held) < MOST_HELD)
+
     def _beat(self) -> None:
-        if not self._held:
+        if not self._held and not self._shortage.is_lasting:
             self._add(open_span_block(self._recording))
 
     def _drain(self) -> bool:
@@ -149,12 +164,14 @@ class Pump:
         ring = self._recording.ring
         items = ring.drain(SEAL_ROWS)
         self._sealer.add_lost(ring.take_dropped(), cause=GapCause.RING_FULL)
-        for refusal in self._exporter.take_refused():
-            self._recording.note_fault(f"batch refused: {refusal.detail}")
-            for section, rows in refusal.batch.counts.items():
-                self._sealer.state_gap(section, rows, cause=refusal.cause, detail=refusal.detail, seq=refusal.batch.seq)
+        fullness = self._exporter.fullness
+        thinned: Counter[str] = Counter()
         for item in items:
-            self._add(item)
+            if self._shortage.keeps(item, fullness):
+                self._add(item)
+            else:
+                thinned[item.section] += item.count
+        self._sealer.add_lost(thinned, cause=GapCause.SPOOL_FULL)
         return bool(items)
 
     def _add(self, item: "Span | Block") -> None:
@@ -174,10 +191,57 @@ class Pump:
     def _deliver(self) -> bool:
         """Give the exporter what is sealed; whether it took everything."""
         while self._held:
-            if not self._exporter.send(self._held[0]):
+            if not self._take(self._held[0]):
                 return False
             self._held.popleft()
         return True
+
+    def _take(self, batch: SealedBatch) -> bool:
+        is_last = self._is_complete and len(self._held) == 1
+        if self._exporter.send(batch, is_last=is_last):
+            self._shortage.note_taken()
+        elif self._shortage.may_use_reserve and self._exporter.send(batch, is_last=is_last, urgent=True):
+            self._shortage.note_urgent()
+        else:
+            self._shortage.note_refused()
+            return False
+        self._taken_rows += batch.rows
+        return True
+
+    def _give_up_held(self) -> None:
+        """There is no room for long: count what waits as lost, and go on with what must be said."""
+        self._recording.note_fault(f"no room in {self._exporter.place}: free some; what is dropped is counted")
+        self._shortage.begin()
+        if self._held:
+            self._sealer.take_back(tuple(self._held), kept=LAST_TO_GO, cause=GapCause.SPOOL_FULL)
+            self._held.clear()
+        self._seal()
+
+    def _wind_up(self, ending: _Ending) -> None:
+        ring = self._recording.ring
+        while ring.rows() and time.monotonic() < ending.deadline and self._may_drain():
+            self._drain()
+        ring.give_up()
+        self._drain()
+        self._seal()
+        self._settle()
+        # A batch of its own: its sums are the last, also where those before it were given up.
+        for block in ending.last_rows:
+            self._add(block)
+        self._add(self._end_of_stream())
+        self._seal()
+        self._is_complete = True
+        self._settle()
+        self._exporter.sync()
+
+    def _settle(self) -> None:
+        """Hand on what is sealed, from the reserve where there is no room for a moment."""
+        give_up_at = time.monotonic() + LAST_ROOM_S
+        while not self._deliver() and time.monotonic() < give_up_at:
+            time.sleep(ROOM_S)
+        if self._held:
+            self._give_up_held()
+            self._deliver()
 
     def _end_of_stream(self) -> Block:
         emitted = {section.name: self._sealer.emitted(section.name) for section in SECTIONS}

@@ -1,13 +1,14 @@
 """One training job, as one of its processes sees it: what training code calls.
 
-Promises: no recording call waits for I/O or raises because of us; `finish` ends within its bound;
-in a forked child everything is a no-op. Wrong arguments (a kind, a step) raise `ValueError` at once.
+Promises: no recording call waits for I/O or raises because of us; `finish` ends within its bound, whatever
+the disk and the ingest tier do; in a forked child everything is a no-op. Wrong arguments (a kind, a step)
+raise `ValueError` at once.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -20,11 +21,13 @@ from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._ids import Ids, RandomIds
 from rankscope._labels import labels, numbers, text_of
+from rankscope._outcome import FINISH_S, Outcome, Wait, await_durable, bound_s, status_after
 from rankscope._pump import Pump
 from rankscope._recording import Recording
 from rankscope._run_info import RunInfo, run_info_block
 from rankscope._span import Span, SpanFields, Trace
 from rankscope._step import Step, checked_microstep
+from rankscope.errors import Unavailable
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
 
@@ -35,28 +38,6 @@ if TYPE_CHECKING:
 
 RING_ROWS = 65_536
 """Rows the ring keeps: over half a second of the fastest producer, a few tens of megabytes."""
-
-STOP_S = 1.0
-FINISH_S = 10.0
-"""How long `finish` waits for acceptance while batches are being accepted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of the rows a process emitted.
-
-    Attributes:
-        sent: Accepted by the ingest tier.
-        dropped: Lost before sealing, each stated as a gap.
-        unsent: Neither, when the wait was over.
-    """
-
-    sent: int
-    dropped: int
-    unsent: int
-
-    def __str__(self) -> str:
-        return f"{self.sent} rows sent, {self.dropped} dropped, {self.unsent} not sent"
 
 
 class Run:
@@ -89,6 +70,9 @@ class Run:
         self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, capacity_rows=ring_rows)
         self._start_ns = clock.wall_ns()
         self._pid = os.getpid()
+        self._exporter = exporter
+        self._ending = threading.Lock()
+        self._is_handed_on = self._hurry = False
         self._pump: Pump | None = None
         if exporter is None:
             self._recording.armed = False
@@ -289,50 +273,73 @@ class Run:
         options.setdefault("every", self._info.watch_every)
         return attach(self, model, **options)
 
-    def finish(self, status: RunStatus = RunStatus.FINISHED, *, timeout_s: float | None = None) -> None:
-        """End this process's part of the run: seal what is left, wait for acceptance, say the outcome.
+    def finish(
+        self, status: RunStatus = RunStatus.FINISHED, *, wait: Wait = "spooled", timeout: float | None = None
+    ) -> None:
+        """End this process's part of the run: seal what is left, hand it on, say the outcome.
 
-        Again, or in a forked child, it does nothing. Rank 0 says on stderr what was sent, dropped
-        and not sent.
+        Again, or in a forked child, it does nothing. Rank 0 says on stderr what was spooled, dropped
+        and not spooled.
 
         Args:
             status: How the process ended.
-            timeout_s: Bound of the wait (default 10 s); sooner given up where the gateway does not answer.
-        """
-        if os.getpid() != self._pid:
-            return
-        pump, self._pump = self._pump, None
-        outcome = Outcome(0, 0, 0) if pump is None else self._finished(pump, RunStatus(status), timeout_s=timeout_s)
-        callbacks, self._on_finish = self._on_finish, []
-        for callback in callbacks:
-            callback(outcome)
+            wait: "spooled": until the spool has everything, which no backend can delay; "durable": until
+                the store has it.
+            timeout: Seconds to wait at most; default 1.5, for "durable" 60.
 
-    def _finished(self, pump: Pump, status: RunStatus, *, timeout_s: float | None) -> Outcome:
-        deadline = time.monotonic() + (FINISH_S if timeout_s is None else timeout_s)
+        Raises:
+            Unavailable: the store did not have everything in time; the data stays in the spool.
+            ValueError: `wait` is neither.
+        """
+        deadline = time.monotonic() + bound_s(wait, timeout)
+        if os.getpid() != self._pid or not self._ending.acquire(blocking=False):
+            return
+        outcome, is_durable = Outcome(0, 0, 0), True
+        try:
+            if self._pump is not None:
+                outcome = self._finished(self._pump, RunStatus(status), deadline=deadline)
+                is_durable = wait == "spooled" or self._is_durable_by(deadline)
+        finally:
+            self._close(outcome)
+        if not is_durable:
+            raise Unavailable(
+                f"the store does not have all of run {self.id} yet; the data is safe in {self._place()}: it is sent "
+                "when the ingest tier answers, or by `rankscope drain`"
+            )
+
+    def _finished(self, pump: Pump, status: RunStatus, *, deadline: float) -> Outcome:
         for span in self._recording.open_spans.copy().values():
             span.interrupt()
         self._recording.tell_finishing()
         self._recording.armed = False
-        pump.stop(STOP_S)
         end_ns = self._recording.clock.wall_ns()
         last = run_info_block(self._info, status, start_ns=self._start_ns, end_ns=end_ns)
-        unsent = pump.finish([last], deadline=deadline)
-        dropped = pump.dropped_rows()
-        return Outcome(pump.emitted_rows() - unsent - dropped, dropped, unsent)
+        left_s = max(0.0, deadline - time.monotonic())
+        self._is_handed_on = pump.finish([last], timeout_s=min(FINISH_S, left_s))
+        return Outcome(pump.taken_rows(), pump.dropped_rows(), pump.waiting_rows())
+
+    def _is_durable_by(self, deadline: float) -> bool:
+        exporter = self._exporter
+        return exporter is None or await_durable(exporter, deadline, called_off=lambda: self._hurry)
+
+    def hurry(self) -> None:
+        """Call off a wait for the store that is going on."""
+        self._hurry = True
+
+    def _close(self, outcome: Outcome) -> None:
+        # A thread that is still writing keeps its files; the end of the process closes them.
+        if self._exporter is not None and self._is_handed_on:
+            self._exporter.close()
+        callbacks, self._on_finish = self._on_finish, []
+        for callback in callbacks:
+            callback(outcome)
+
+    def _place(self) -> str:
+        return "" if self._exporter is None else self._exporter.place
 
     def on_finish(self, callback: "Callable[[Outcome], None]") -> None:
         """Call `callback` once, when `finish` has done its work."""
         self._on_finish.append(callback)
-
-
-def status_after(error_class: type[BaseException] | None, error: BaseException | None) -> RunStatus:
-    """How a process ended that leaves with this exception; `sys.exit` is no failure where its code is 0."""
-    if error_class is None:
-        return RunStatus.FINISHED
-    if isinstance(error, SystemExit):
-        is_fine = error.code is None or (isinstance(error.code, int) and error.code == 0)
-        return RunStatus.FINISHED if is_fine else RunStatus.FAILED
-    return RunStatus.INTERRUPTED if issubclass(error_class, KeyboardInterrupt) else RunStatus.FAILED
 
 
 def _alone(clock: Clock, ids: Ids) -> Identity:

@@ -2,17 +2,18 @@
 
 Promises, for every section and every batch: the header's `emitted` sum equals the rows stored up
 to and including this batch plus the rows that gaps up to and including it declare lost here.
-Sequence numbers start at 0 and have no holes.
+Sequence numbers start at 0; where batches found no room and were taken back, a gap names their numbers.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from rankscope._block import Block, Column
 from rankscope._bounds import NAME, bounded, cut, parts, text_size
-from rankscope._columns import Dictionary, check, fill
+from rankscope._columns import Dictionary, block_of, check, fill
 from rankscope._export import SealedBatch
 from rankscope._span_columns import span_block, span_size
 from rankscope._version import __version__
@@ -42,6 +43,20 @@ _VALUE_BYTES = 10
 """More than any value of a column but text takes on the wire, map keys and lengths included."""
 
 
+@dataclass(slots=True)
+class _Loss:
+    """Rows of one section that are lost for one cause, until their gap is stated."""
+
+    rows: int
+    start_ns: int
+    end_ns: int
+    detail: str
+
+
+Numbers = tuple[int, int] | None
+"""First and last seq of the batches that held lost rows; None: they were never sealed."""
+
+
 class Sealer:
     """Collects finished items of one process and seals them.
 
@@ -58,6 +73,7 @@ class Sealer:
         self._lost: Counter[str] = Counter()
         self._spans: list[Span] = []
         self._blocks: dict[str, list[Block]] = {}
+        self._losses: dict[tuple[str, GapCause, Numbers], _Loss] = {}
         self.rows = 0
         self._size = self._text = 0
 
@@ -94,33 +110,69 @@ class Sealer:
             self._spans.append(item)
         self.rows += item.count
 
-    def add_lost(self, dropped: Mapping[str, int], *, cause: GapCause) -> None:
-        """Count rows that were emitted and will never be sealed, and state each as a gap."""
+    def add_lost(
+        self, dropped: Mapping[str, int], *, cause: GapCause, detail: str = "", numbers: Numbers = None
+    ) -> None:
+        """Count rows that were emitted and will never be stored; the next batch states them, in one gap a section.
+
+        Args:
+            dropped: Rows by section.
+            cause: Why.
+            detail: In words; of several losses in one gap, the first's.
+            numbers: The batches that held them, if any.
+        """
+        now_ns = self._clock.wall_ns()
         for section, rows in dropped.items():
             self._lost[section] += rows
-            self.state_gap(section, rows, cause=cause)
+            known = section if section in SECTION_BY_NAME else ""
+            loss = self._losses.setdefault((known, cause, numbers), _Loss(0, now_ns, now_ns, cut(detail, NAME)))
+            loss.rows += rows
+            loss.end_ns = now_ns
 
-    def state_gap(self, section: str, rows: int, *, cause: GapCause, detail: str = "", seq: int | None = None) -> None:
-        """Add a gap row: `rows` of `section` are lost, with batch `seq` if one."""
-        now_ns = self._clock.wall_ns()
-        columns: dict[str, Column] = {
-            "class": (GapClass.LOST.code,),
-            "cause": (cause.value,),
-            "data_kind": (section,),
-            "count": (rows,),
-            "start": (now_ns,),
-            "end": (now_ns,),
-            "detail": (cut(detail, NAME),),
-        }
-        if seq is not None:
-            columns["seq_from"] = columns["seq_to"] = (seq,)
-        self.add(Block("gaps", 1, columns))
+    def take_back(self, batches: Sequence[SealedBatch], *, kept: Collection[str], cause: GapCause) -> None:
+        """Undo batches that nobody took, the last ones sealed; their numbers are not used again.
+
+        Args:
+            batches: At least one, in order of seq.
+            kept: Sections whose rows go into the next batch instead; those of the others are lost.
+            cause: Why they are lost.
+        """
+        lost: Counter[str] = Counter()
+        for batch in batches:
+            self._sealed.subtract(batch.counts)
+            message = Batch.FromString(batch.payload)
+            for section, rows in batch.counts.items():
+                if section in kept:
+                    self.add(block_of(message, section))
+                else:
+                    lost[section] += rows
+        numbers = batches[0].seq, batches[-1].seq
+        # A hole in the numbers always has its gap, also where all rows of the batch were kept.
+        self.add_lost(lost or {"gaps": 0}, cause=cause, numbers=numbers)
+
+    def _state_gaps(self) -> None:
+        losses, self._losses = self._losses, {}
+        for (section, cause, numbers), loss in losses.items():
+            columns: dict[str, Column] = {
+                "class": (GapClass.LOST.code,),
+                "cause": (cause.value,),
+                "data_kind": (section,),
+                "count": (loss.rows,),
+                "start": (loss.start_ns,),
+                "end": (loss.end_ns,),
+                "detail": (loss.detail,),
+            }
+            if numbers is not None:
+                columns["seq_from"], columns["seq_to"] = (numbers[0],), (numbers[1],)
+            self.add(Block("gaps", 1, columns))
 
     def emitted(self, section: str) -> int:
         """Rows of a section emitted so far: sealed, waiting in the open batch, or lost."""
         waiting = sum(block.count for block in self._blocks.get(section, ()))
         if section == "spans":
             waiting += len(self._spans)
+        if section == "gaps":
+            waiting += len(self._losses)
         return self._sealed[section] + self._lost[section] + waiting
 
     def lost_rows(self) -> int:
@@ -129,7 +181,7 @@ class Sealer:
 
     def seal(self) -> SealedBatch | None:
         """Seal the open batch; None when nothing was added."""
-        if not self.rows:
+        if not self.rows and not self._losses:
             return None
         batch, counts = self._built()
         if batch.ByteSize() > MAX_BYTES - HEADER_BYTES:
@@ -184,6 +236,7 @@ class Sealer:
             return self._build()
 
     def _build(self) -> tuple[Batch, Counter[str]]:
+        self._state_gaps()
         batch, words = Batch(), Dictionary()
         counts: Counter[str] = Counter()
         blocks = dict(self._blocks)
@@ -208,9 +261,7 @@ class Sealer:
                 self.add(item)
 
     def _refuse(self, section: str, rows: int, *, error: Exception) -> None:
-        known = section if section in SECTION_BY_NAME else ""
-        self._lost[section] += rows
-        self.state_gap(known, rows, cause=GapCause.QUARANTINED, detail=str(error))
+        self.add_lost({section: rows}, cause=GapCause.QUARANTINED, detail=str(error))
 
     def _write_header(self, batch: Batch) -> int:
         identity, header = self._identity, batch.header

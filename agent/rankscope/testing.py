@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, cast
 
-from rankscope._export import Exporter, Refusal, SealedBatch
+from rankscope._export import Exporter, SealedBatch
 from rankscope_proto.columns import SECTION_BY_NAME
 from rankscope_proto.declaration import Field, Section, Wire
 from rankscope_proto.v1.batch_pb2 import Batch, Header
@@ -79,39 +79,42 @@ class MemoryExporter:
 
     Args:
         room: Batches taken at most; more are answered with "no room now".
+        reserve: Batches taken beyond them where they are urgent.
+
+    Attributes:
+        fullness: How much of the room is in use, as the run is told.
+        is_durable: Whether the store has everything, as the run is told.
+        is_ended: Whether the last batch came.
+        is_closed: Whether it was closed.
     """
 
-    patience_s = 0.1
-    """Nothing ever changes here by waiting, but for a test that makes room."""
+    place = "memory"
 
-    def __init__(self, *, room: int | None = None) -> None:
+    def __init__(self, *, room: int | None = None, reserve: int = 0) -> None:
         self.batches: list[SealedBatch] = []
         self.room = room
+        self.reserve = reserve
+        self.fullness = 0.0
+        self.is_durable = True
+        self.is_ended = False
         self.is_closed = False
 
-    def send(self, batch: SealedBatch) -> bool:
+    def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
         """Keep a batch, unless there is no room."""
         if self.room is not None and len(self.batches) >= self.room:
-            return False
+            if not urgent or self.reserve <= 0:
+                return False
+            self.reserve -= 1
         self.batches.append(batch)
+        self.is_ended = is_last
         return True
 
-    def flush(self, timeout_s: float) -> int:  # noqa: ARG002  # kept is accepted
-        """Nothing waits here."""
-        return 0
+    def sync(self) -> None:
+        """Memory has nothing to write back."""
 
-    def unsent_rows(self) -> int:
-        """Nothing waits here."""
-        return 0
-
-    def take_refused(self) -> list[Refusal]:
-        """Nothing is refused here."""
-        return []
-
-    def close(self, timeout_s: float) -> int:  # noqa: ARG002  # nothing to wait for
+    def close(self) -> None:
         """Note that it was closed."""
         self.is_closed = True
-        return 0
 
     def messages(self) -> list[Batch]:
         """The batches, parsed, in order."""

@@ -1,7 +1,6 @@
 """`init` in a process of its own: where data goes, what is refused, what a second call does."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,10 @@ import rankscope
 from rankscope import _discovery
 from rankscope._discovery import Discovery
 from rankscope.errors import ConfigError
-from rankscope.testing import rows_of
+from rankscope.spool import SpoolHead, spools
 from rankscope_proto.names import RunStatus
-from rankscope_proto.v1.batch_pb2 import Batch
-from rankscope_proto.v1.ingest_pb2 import AgentStatus
-from tests.agent.gateways import ScriptedGateway
 from tests.agent.programs import run_program
+from tests.agent.spooled import batches_in, is_ended, rows_in
 
 STEP = """
 import rankscope
@@ -24,15 +21,7 @@ with run.step(0):
     run.log_metric("loss", 1)
 """
 
-PATIENT = STEP + "run.finish(timeout_s=3_600)\n"
-"""Ends within the program's bound only if a wait without progress is given up."""
-
-
-@pytest.fixture
-def gateway() -> Iterator[ScriptedGateway]:
-    server = ScriptedGateway()
-    yield server
-    server.stop()
+NOWHERE = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -42,78 +31,65 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("RANKSCOPE_HOME", str(tmp_path))
     monkeypatch.setenv("RANKSCOPE_QUIET", "1")
+    monkeypatch.setenv("RANKSCOPE_AGENT", "none")
 
 
-def batches_of(gateway: ScriptedGateway) -> list[Batch]:
-    return [Batch.FromString(sealed.payload) for sealed in gateway.accepted]
+def test_a_run_says_where_it_goes_and_what_went_and_needs_no_finish(tmp_path: Path) -> None:
+    root = tmp_path / "spool"
 
+    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=NOWHERE, RANKSCOPE_AGENT="none")
 
-def rows(gateway: ScriptedGateway, section: str) -> list[dict[str, object]]:
-    return [row for batch in batches_of(gateway) for row in rows_of(batch, section)]
-
-
-def test_a_run_says_where_it_goes_and_what_went_and_needs_no_finish(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
-
-    assert ended.code == 0
-    assert ended.said == [
-        f"rankscope: run r (project chars, 1 rank) is recorded at {gateway.endpoint}",
-        "rankscope: run r, rank 0: 5 rows sent, 0 dropped, 0 not sent",
-    ]
-    header = batches_of(gateway)[-1].header
+    assert (ended.code, ended.said) == (
+        0,
+        [
+            f"rankscope: run r (project chars, 1 rank) is kept in {root}: send it with `rankscope drain {root}`",
+            "rankscope: run r, rank 0: 5 rows spooled, 0 dropped, 0 not spooled",
+        ],
+    )
+    header = batches_in(root)[-1].header
     assert (header.project, header.run_id, header.rank, header.world_size) == ("chars", "r", 0, 1)
-    assert [row["name"] for row in rows(gateway, "spans")] == ["step"]
-    last = rows(gateway, "run_info")[-1]
+    assert [row["name"] for row in rows_in(root, "spans")] == ["step"]
+    last = rows_in(root, "run_info")[-1]
     assert (last["status"], last["name"], last["config"], last["tags"]) == (
         RunStatus.FINISHED.code,
         "try",
         '{"lr": 1}',
         ["a"],
     )
+    (folder,) = spools(root)
+    assert is_ended(folder)
+    assert SpoolHead.read(folder).endpoints == (NOWHERE,)
 
 
-def test_a_local_server_is_found_by_its_file(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    _discovery.write(tmp_path, Discovery(gateway.endpoint, "http://127.0.0.1:1", os.getpid(), "ab", "0"))
+def test_a_local_server_is_found_by_its_file(tmp_path: Path) -> None:
+    _discovery.write(tmp_path, Discovery(NOWHERE, "http://127.0.0.1:1", os.getpid(), "ab", "0"))
 
-    ended = run_program(STEP, tmp_path)
+    run_program(STEP, tmp_path, RANKSCOPE_AGENT="none")
 
-    assert gateway.endpoint in ended.said[0]
-    assert rows(gateway, "spans")
+    (folder,) = spools(tmp_path / "spool")
+    assert SpoolHead.read(folder).endpoints == (NOWHERE,)
 
 
-def test_with_nowhere_to_go_it_says_so_and_how_to_change_that(tmp_path: Path) -> None:
+def test_with_nowhere_to_go_it_records_and_says_how_to_send_it(tmp_path: Path) -> None:
     ended = run_program(STEP, tmp_path)
 
     assert ended.code == 0
-    (line,) = ended.said
-    assert line.startswith("rankscope: nothing is recorded")
-    assert "rankscope up" in line
-    assert "RANKSCOPE_ENDPOINT" in line
+    line, end = ended.said
+    assert f"is kept in {tmp_path / 'spool'}" in line
+    for way in ("rankscope up", f"rankscope drain {tmp_path / 'spool'}", "RANKSCOPE_ENDPOINT"):
+        assert way in line
+    assert "5 rows spooled" in end
+    assert rows_in(tmp_path / "spool", "spans")
 
 
-def test_without_a_server_neither_torch_nor_grpc_is_loaded(tmp_path: Path) -> None:
-    source = STEP + "import sys\nprint(sorted({'torch', 'grpc', 'lark'} & set(sys.modules)))\n"
+@pytest.mark.parametrize("agent", ["process", "none"])
+def test_neither_grpc_nor_torch_is_loaded_into_the_training(tmp_path: Path, agent: str) -> None:
+    source = STEP + "run.finish()\nimport sys\nprint(sorted({'torch', 'grpc'} & set(sys.modules)))\n"
+    endpoint = {} if agent == "process" else {"RANKSCOPE_ENDPOINT": NOWHERE}
 
-    assert run_program(source, tmp_path).out.strip() in {"[]", "['lark']"}
+    ended = run_program(source, tmp_path, RANKSCOPE_AGENT=agent, **endpoint)
 
-
-def test_a_gateway_that_is_not_there_holds_nothing_up(tmp_path: Path) -> None:
-    gone = ScriptedGateway()
-    gone.stop()
-
-    ended = run_program(PATIENT, tmp_path, RANKSCOPE_ENDPOINT=gone.endpoint)
-
-    assert ended.code == 0
-    assert "tried again" in ended.said[0]
-    assert ended.said[1].endswith("0 rows sent, 0 dropped, 5 not sent")
-
-
-def test_a_frozen_gateway_holds_the_end_up_no_longer(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    gateway.frozen.set()
-
-    ended = run_program(PATIENT, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
-
-    assert ended.said[1].endswith("5 not sent")
+    assert ended.out.strip() == "[]", ended.err
 
 
 @pytest.mark.parametrize(
@@ -123,90 +99,73 @@ def test_a_frozen_gateway_holds_the_end_up_no_longer(gateway: ScriptedGateway, t
         ("raise KeyboardInterrupt", -2, RunStatus.INTERRUPTED),
         ("import sys; sys.exit(7)", 7, RunStatus.FINISHED),
         ("run.finish(); run.finish(); import sys; sys.exit(3)", 3, RunStatus.FINISHED),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15, RunStatus.INTERRUPTED),
     ],
 )
 def test_the_exit_code_is_the_programs_own_and_the_run_says_how_it_ended(
-    gateway: ScriptedGateway, tmp_path: Path, end: str, code: int, status: RunStatus
+    tmp_path: Path, end: str, code: int, status: RunStatus
 ) -> None:
-    ended = run_program(f"{STEP}\n{end}\n", tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint, RANKSCOPE_QUIET="1")
+    ended = run_program(f"{STEP}\n{end}\n", tmp_path, RANKSCOPE_AGENT="none", RANKSCOPE_QUIET="1")
 
     assert ended.code == code
     assert not ended.said
-    assert rows(gateway, "run_info")[-1]["status"] == status.code
-    assert rows(gateway, "events")[-1]["kind"] == "end_of_stream"
+    root = tmp_path / "spool"
+    assert rows_in(root, "run_info")[-1]["status"] == status.code
+    assert rows_in(root, "events")[-1]["kind"] == "end_of_stream"
+    assert is_ended(spools(root)[0])
 
 
-def test_disabled_it_records_nothing(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint, RANKSCOPE_MODE="disabled")
+def test_disabled_it_records_nothing(tmp_path: Path) -> None:
+    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=NOWHERE, RANKSCOPE_MODE="disabled")
 
     assert "RANKSCOPE_MODE is disabled" in ended.said[0]
-    assert not gateway.arrived
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_other_ranks_say_nothing(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    ended = run_program(
-        STEP, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint, RANKSCOPE_RANK="1", RANKSCOPE_WORLD_SIZE="2"
-    )
+def test_other_ranks_say_nothing(tmp_path: Path) -> None:
+    ended = run_program(STEP, tmp_path, RANKSCOPE_AGENT="none", RANKSCOPE_RANK="1", RANKSCOPE_WORLD_SIZE="2")
 
     assert (ended.code, ended.said) == (0, [])
-    assert batches_of(gateway)[-1].header.rank == 1
+    assert batches_in(tmp_path / "spool")[-1].header.rank == 1
 
 
-def test_a_rank_held_by_a_living_process_is_refused(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    gateway.holders[0] = AgentStatus(incarnation=b"h" * 16, node="n7", pid=os.getpid(), boot_id="x")
+def test_a_spool_where_none_can_be_is_refused_if_somebody_named_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
 
-    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
+    ended = run_program(STEP, tmp_path, RANKSCOPE_SPOOL=str(tmp_path / "file" / "spool"))
 
     assert ended.code == 1
-    assert f"rank 0 of run r is held by process {os.getpid()} on n7" in ended.err
+    assert "ConfigError" in ended.err
+    assert "RANKSCOPE_SPOOL" in ended.err
 
 
-def test_forked_children_record_nothing_and_end_as_they_want(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    source = """
-    import os, sys
-    for _ in range(5):
-        child = os.fork()
-        if child == 0:
-            with run.span("child"):
-                run.log_metric("child", 1)
-            rankscope.current_run().log_metric("child", 1)
-            assert (rankscope.init() is run, rankscope.init().is_recording) == (False, False)
-            rankscope.finish()
-            sys.exit(5)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
-    with run.step(1):
-        pass
-    """
+def test_a_data_folder_that_can_hold_no_spool_makes_way_for_the_temporary_one(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "temporary"
+    elsewhere.mkdir()
+    (tmp_path / "spool").write_text("in the way")
 
-    ended = run_program(STEP + source.replace("\n    ", "\n"), tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
+    ended = run_program(STEP, tmp_path, TMPDIR=str(elsewhere))
 
-    assert ended.code == 0, ended.err
-    assert sum("forked from one that had used gRPC" in line for line in ended.said) == 5
-    assert [row["name"] for row in rows(gateway, "spans")] == ["step", "step"]
-    assert [row["name"] for row in rows(gateway, "scalars")] == ["loss"]
-    assert len({sealed.incarnation for sealed in gateway.accepted}) == 1
+    root = elsewhere / f"rankscope-{os.getuid()}" / "spool"
+    assert ended.code == 0
+    assert f"Until then batches lie in {root}" in ended.said[0]
+    assert rows_in(root, "spans")
 
 
-def test_a_child_forked_from_a_run_that_records_nowhere_makes_its_own(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    source = f"""
-    import os
-    import rankscope
-    run = rankscope.init("chars", mode="disabled")
-    child = os.fork()
-    if child == 0:
-        own = rankscope.init("chars", run_id="own", endpoint="{gateway.endpoint}")
-        own.log_metric("child", 1)
-        rankscope.finish()
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert rankscope.current_run() is run
-    """
+def test_a_key_does_not_leave_for_another_machine_in_plaintext(tmp_path: Path) -> None:
+    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT="gateway.example:1", RANKSCOPE_KEY="rsk_secret")
 
-    ended = run_program(source, tmp_path)
+    assert ended.code == 1
+    assert "write https://gateway.example:1, or set RANKSCOPE_INSECURE=1" in ended.err
+    assert "rsk_secret" not in ended.err
 
-    assert ended.code == 0, ended.err
-    assert [row["name"] for row in rows(gateway, "scalars")] == ["child"]
-    assert batches_of(gateway)[-1].header.run_id == "own"
+
+def test_a_key_lies_beside_the_batches_for_whoever_sends_them_and_nowhere_else(tmp_path: Path) -> None:
+    run_program(STEP, tmp_path, RANKSCOPE_KEY="rsk_secret", RANKSCOPE_AGENT="none")
+
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"rsk_secret" in path.read_bytes()]
+    assert [path.name for path in holding] == ["key"]
+    assert holding[0].stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_init_is_the_same_run_or_an_error_that_says_what_to_do(quiet: None) -> None:

@@ -1,13 +1,16 @@
 """What the SDK keeps while nobody takes it: bounded by text as by rows, and given up in time."""
 
-import time
+import threading
 import tracemalloc
 
 from rankscope import Run
+from rankscope._export import SealedBatch
+from rankscope._outcome import Outcome
 from rankscope._ring import Ring
 from rankscope.testing import MemoryExporter
 from rankscope_proto.names import GapCause
 from tests.agent.test_sealing import assert_exact
+from tests.ground.processes import wait_until
 
 MIB = 1024 * 1024
 
@@ -67,19 +70,35 @@ def test_a_ring_is_full_of_text_as_of_rows() -> None:
     assert ring.append(run.span("small", attributes={"a": "b"}))
 
 
-def test_a_finish_whose_time_is_over_gives_up_what_waits_and_counts_it() -> None:
-    exporter = MemoryExporter()
-    run = Run(exporter, ring_rows=1_000_000)
-    recording = run._recording  # pyright: ignore[reportPrivateUsage]  # what the sealing thread reads
+def test_what_a_lost_thread_left_behind_is_said_as_not_spooled_and_holds_nothing_up() -> None:
+    stuck = StuckExporter()
+    outcomes: list[Outcome] = []
+    run = Run(stuck)
+    run.on_finish(outcomes.append)
+    stuck.is_stuck.set()
     for _ in range(1_000):
         run.log_metric("a", 1)
+    wait_until(lambda: stuck.is_asked, what="be asked")
 
-    pump = run._pump  # pyright: ignore[reportPrivateUsage]  # to have it stand still
-    assert pump is not None
-    pump.stop(10)
-    waiting = recording.ring.rows()
-    pump.finish([], deadline=time.monotonic() - 1)
+    run.finish(timeout=0.2)
 
-    assert not recording.ring.rows()
-    assert pump.dropped_rows() == waiting
-    assert_exact(exporter)
+    (outcome,) = outcomes
+    assert (outcome.spooled, outcome.dropped) == (1, 0)
+    assert outcome.unspooled
+    assert not stuck.is_closed
+    stuck.is_stuck.clear()
+
+
+class StuckExporter(MemoryExporter):
+    """A disk that does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_stuck = threading.Event()
+        self.is_asked = False
+
+    def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
+        while self.is_stuck.is_set():
+            self.is_asked = True
+            threading.Event().wait(0.01)
+        return super().send(batch, is_last=is_last, urgent=urgent)

@@ -34,14 +34,57 @@ def test_every_setting_is_read() -> None:
 
     chosen = Settings.load(environ)
 
-    assert (chosen.endpoint, chosen.mesh, chosen.quiet) == ("host:1", (("dp", 2), ("tp", 0)), True)
+    assert (chosen.endpoint, chosen.mesh, chosen.quiet) == (("host:1",), (("dp", 2), ("tp", 0)), True)
     assert (chosen.mode, chosen.level, chosen.every, chosen.home) == ("disabled", 0, 5, Path("/a"))
     assert Settings.load({}, mesh={"pp": 1}, home="/b").mesh == (("pp", 1),)
+
+
+def test_every_setting_of_the_spool_and_of_who_sends_is_read() -> None:
+    environ = {
+        "RANKSCOPE_ENDPOINT": "https://one:1/, two:2",
+        "RANKSCOPE_SPOOL": "/s",
+        "RANKSCOPE_SPOOL_BYTES": "64M",
+        "RANKSCOPE_SPOOL_FSYNC": "always",
+        "RANKSCOPE_SPOOL_ANY_FS": "1",
+        "RANKSCOPE_AGENT": "thread",
+        "RANKSCOPE_KEY": "rsk_1",
+        "RANKSCOPE_TLS_CA": "/ca",
+        "RANKSCOPE_TLS_CERT": "/cert",
+        "RANKSCOPE_TLS_KEY": "/key",
+        "RANKSCOPE_INSECURE": "1",
+    }
+
+    chosen = Settings.load(environ, home="/h")
+
+    assert chosen.endpoint == ("https://one:1", "two:2")
+    assert (chosen.spool_root, chosen.spool_bytes, chosen.spool_fsync) == (Path("/s"), 64 * 1024**2, "always")
+    assert (chosen.agent, chosen.key, chosen.insecure, chosen.spool_any_fs) == ("thread", "rsk_1", True, True)
+    assert (chosen.tls_ca, chosen.tls_cert, chosen.tls_key) == (Path("/ca"), Path("/cert"), Path("/key"))
+    assert Settings.load({}, home="/h", endpoint=["a:1", "b:2"]).endpoint == ("a:1", "b:2")
+    assert Settings.load({}, home="/h").spool_root == Path("/h/spool")
+
+
+def test_one_wrong_endpoint_of_several_is_named() -> None:
+    with pytest.raises(ConfigError, match="RANKSCOPE_ENDPOINT is 'b'"):
+        Settings.load({"RANKSCOPE_ENDPOINT": "a:1,b"}, home="/h")
+
+
+def test_a_key_is_never_shown() -> None:
+    assert "rsk_secret" not in repr(Settings.load({"RANKSCOPE_KEY": "rsk_secret"}, home="/h"))
+    with pytest.raises(ConfigError, match="RANKSCOPE_KEY holds no key") as caught:
+        Settings.load({"RANKSCOPE_KEY": "rsk secret"}, home="/h")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
+        ("RANKSCOPE_ENDPOINT", "host:port"),
+        ("RANKSCOPE_ENDPOINT", " , "),
+        ("RANKSCOPE_AGENT", "sidecar"),
+        ("RANKSCOPE_SPOOL_BYTES", "1M"),
+        ("RANKSCOPE_SPOOL_BYTES", "many"),
+        ("RANKSCOPE_SPOOL_FSYNC", "never"),
         ("RANKSCOPE_ENDPOINT", "localhost"),
         ("RANKSCOPE_ENDPOINT", "host:99999"),
         ("RANKSCOPE_PROJECT", "x" * 129),

@@ -1,0 +1,58 @@
+"""Who sends what this process spools: the node's agent, a thread of this process, or nobody for now."""
+
+from typing import Protocol
+
+from rankscope._agent_start import start_agent
+from rankscope._attach import Attachment
+from rankscope._identity import Identity
+from rankscope._spooling import Spooled
+
+
+class Delivery(Protocol):
+    """What `init` asks of whoever sends."""
+
+    def settle(self) -> str:
+        """Wait, within a bound, until it is known how sending stands.
+
+        Returns:
+            "" when batches arrive; else what stands in the way, for now.
+
+        Raises:
+            ConfigError: a living process holds the rank.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the rank, within a bound; what is in the spool stays."""
+        ...
+
+
+class NoDelivery:
+    """Nobody sends now: the spool is all there is."""
+
+    def settle(self) -> str:
+        """Nothing is known to stand in the way."""
+        return ""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def deliver(spooled: Spooled, identity: Identity, *, endpoints: tuple[str, ...]) -> Delivery:
+    """Have a spool sent, as the settings say.
+
+    Args:
+        spooled: The spool, and the settings with its root.
+        identity: Who records.
+        endpoints: Gateways; empty: none is known, and no agent is started for nothing.
+    """
+    settings = spooled.settings
+    if settings.agent == "none" or (settings.agent == "thread" and not endpoints):
+        return NoDelivery()
+    if settings.agent == "thread":
+        # Not at the top: gRPC is loaded in a trainer only where a site forbids helper processes.
+        from rankscope._thread_delivery import ThreadDelivery
+
+        return ThreadDelivery(spooled.writer.folder, identity, settings=settings, endpoints=endpoints)
+    start = (lambda: start_agent(settings, endpoints)) if endpoints else None
+    return Attachment(settings.spool_root, identity, start=start)

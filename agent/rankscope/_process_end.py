@@ -1,0 +1,90 @@
+"""The end of a process ends its run: at the interpreter's exit, after an exception, at SIGTERM.
+
+Promises: the exit status is what it would have been, SIGTERM's included; at most 2 s are added; a handler that
+somebody else installed is left alone; a forked child ends as if none of this were there.
+"""
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+from rankscope._outcome import Outcome, status_after
+from rankscope._run import Run
+from rankscope_proto.names import RunStatus
+
+TERMINATE_S = 0.5
+"""What SIGTERM leaves for the last batch: a launcher may send SIGKILL soon."""
+
+ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
+
+
+class ProcessEnd:
+    """Finishes a run when its process ends; undone when the run is finished.
+
+    Args:
+        run: The run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._pid = os.getpid()
+        self._status = RunStatus.FINISHED
+        self._hook_before: ExceptHook = sys.excepthook
+        self._hook: ExceptHook = self._note_error
+        self._handler = self._terminate
+        self._has_handler = self._is_terminated = self._is_over = False
+
+    def install(self) -> None:
+        """Watch for the end of the process."""
+        self._hook_before, sys.excepthook = sys.excepthook, self._hook
+        atexit.register(self._at_exit)
+        is_main = threading.current_thread() is threading.main_thread()
+        # Somebody's own handler means that SIGTERM does not end the process here, or that they end it in order.
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._handler)
+            self._has_handler = True
+        self._run.on_finish(self._finished)
+
+    def _at_exit(self) -> None:
+        self._run.finish(self._status)
+
+    def _note_error(
+        self, error_class: type[BaseException], error: BaseException, traceback: TracebackType | None, /
+    ) -> object:
+        self._status = status_after(error_class, error)
+        return self._hook_before(error_class, error, traceback)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if os.getpid() == self._pid:
+            self._is_terminated = True
+            self._run.hurry()
+            # Does nothing where a `finish` is going on: the process then ends behind that one.
+            self._run.finish(RunStatus.INTERRUPTED, timeout=TERMINATE_S)
+        if os.getpid() != self._pid or self._is_over:
+            _end_by_sigterm()
+
+    def _finished(self, outcome: Outcome) -> None:
+        del outcome
+        self._is_over = True
+        atexit.unregister(self._at_exit)
+        if sys.excepthook is self._hook:
+            sys.excepthook = self._hook_before
+        if self._is_terminated:
+            _end_by_sigterm()
+        self._restore_handler()
+
+    def _restore_handler(self) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._has_handler and is_main and signal.getsignal(signal.SIGTERM) == self._handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end_by_sigterm() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)

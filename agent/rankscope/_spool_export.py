@@ -1,0 +1,54 @@
+"""Batches into the node's spool: on this machine's disk, whatever becomes of this process.
+
+Promises: `send` waits for nothing but the page cache, and raises nothing that a disk can cause. Delivery is
+somebody else's: the agent of the node, a thread of this process, or `rankscope drain`.
+"""
+
+from typing import TYPE_CHECKING
+
+from rankscope._export import Exporter, SealedBatch
+from rankscope.spool import SpoolWriter
+
+
+class SpoolExporter:
+    """Appends batches to a spool that this process owns.
+
+    Args:
+        writer: The spool.
+    """
+
+    def __init__(self, writer: SpoolWriter) -> None:
+        self._writer = writer
+
+    @property
+    def fullness(self) -> float:
+        """How much of the bound is in use; 1.0 also where the disk is full."""
+        return self._writer.fullness
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the store has everything that was appended."""
+        return self._writer.durable >= self._writer.next_seq
+
+    @property
+    def place(self) -> str:
+        """The spool's folder."""
+        return str(self._writer.folder)
+
+    def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
+        """Append a batch; False when there is no room."""
+        return self._writer.append(batch, is_last=is_last, urgent=urgent)
+
+    def sync(self) -> None:
+        """Have the disk keep what was appended, also when the machine loses its power."""
+        self._writer.sync()
+
+    def close(self) -> None:
+        """Let go of the spool: whoever sends removes it once the store has everything."""
+        self._writer.close()
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    _conforms: Exporter = SpoolExporter(cast("SpoolWriter", None))
