@@ -8,7 +8,7 @@ from typing import cast
 
 import grpc
 
-from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed, StandReply, StandRequest
 from rankscope_proto.v1.ingest_pb2_grpc import (
     ControlServicer,
     IngestServicer,
@@ -32,6 +32,10 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         holders: Rank → who holds it.
         claims: All statuses that came.
         frozen: While set, no batch is answered.
+        durable: What it says is in the store; None: all that it accepted.
+        stands: Answers `Stand`; False: is too old to.
+        keys: The authorization of every call, in order.
+        lags: While set, nothing becomes durable.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -41,7 +45,9 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         self.holders: dict[int, AgentStatus] = {}
         self.claims: list[AgentStatus] = []
         self.frozen = Event()
-        self._watermark = 0
+        self.lags = Event()
+        self._watermarks: dict[bytes, int] = {}
+        self._durable: dict[bytes, int] = {}
         self._server = grpc.server(ThreadPoolExecutor(8))
         add_IngestServicer_to_server(self, self._server)
         add_ControlServicer_to_server(self, self._server)
@@ -61,7 +67,18 @@ class ScriptedGateway(IngestServicer, ControlServicer):
     def Push(self, request: Sealed, context: grpc.ServicerContext) -> Ack:
         return self._accept(request)
 
+    def Stand(self, request: StandRequest, context: grpc.ServicerContext) -> StandReply:
+        if not self.stands:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older one")
+        stand = StandReply.Stand(accepted=self._watermark, durable=self._durable())
+        return StandReply(stands=[stand for _ in request.senders])
+
+    def forget(self, *, from_seq: int = 0) -> None:
+        """Lose what was accepted from a seq on, as a broker that lost its tail."""
+        self._watermark = from_seq
+
     def Stream(self, request_iterator: Iterator[Sealed], context: grpc.ServicerContext) -> Iterator[Ack]:
+        self.keys.extend(str(value) for name, value in context.invocation_metadata() if name == "authorization")
         for sealed in request_iterator:
             self.arrived.append(sealed.seq)
             while self.frozen.is_set() and context.is_active():
@@ -81,16 +98,37 @@ class ScriptedGateway(IngestServicer, ControlServicer):
                 answered = granted
                 yield Command(claim=Command.Claim(granted=granted, holder=None if granted else holder))
 
+    def Stand(self, request: StandRequest, context: grpc.ServicerContext) -> StandReply:
+        stands = [
+            StandReply.Stand(
+                accepted=self._watermarks.get(sender.incarnation, 0), durable=self._durable_of(sender.incarnation)
+            )
+            for sender in request.senders
+        ]
+        return StandReply(stands=stands)
+
+    def _durable_of(self, incarnation: bytes) -> int:
+        if not self.lags.is_set():
+            self._durable[incarnation] = self._watermarks.get(incarnation, 0)
+        return self._durable.get(incarnation, 0)
+
     def _accept(self, sealed: Sealed) -> Ack:
-        outcome = Ack.OUTCOME_ACCEPTED
-        if sealed.seq < self._watermark:
-            outcome = Ack.OUTCOME_DUPLICATE
-        elif sealed.seq > self._watermark and sealed.seq != sealed.base:
-            return Ack(outcome=Ack.OUTCOME_EXPECTED, accepted=self._watermark, expected=self._watermark, credit=CREDIT)
-        else:
+        watermark = self._watermarks.get(sealed.incarnation, 0)
+        if sealed.seq > watermark and sealed.seq != sealed.base:
+            return Ack(
+                outcome=Ack.OUTCOME_EXPECTED,
+                accepted=watermark,
+                durable=self._durable_of(sealed.incarnation),
+                expected=watermark,
+                credit=CREDIT,
+            )
+        outcome = Ack.OUTCOME_DUPLICATE
+        if sealed.seq >= watermark:
+            outcome = Ack.OUTCOME_ACCEPTED
             self.accepted.append(sealed)
-            self._watermark = sealed.seq + 1
-        return Ack(outcome=outcome, accepted=self._watermark, credit=CREDIT)
+            watermark = self._watermarks[sealed.incarnation] = sealed.seq + 1
+        durable = self._durable_of(sealed.incarnation)
+        return Ack(outcome=outcome, accepted=watermark, durable=durable, credit=CREDIT)
 
 
 def say(ack: Ack | None) -> Answer:

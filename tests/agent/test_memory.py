@@ -2,15 +2,18 @@
 
 import threading
 import tracemalloc
+from typing import TYPE_CHECKING
 
 from rankscope import Run
 from rankscope._export import SealedBatch
-from rankscope._outcome import Outcome
 from rankscope._ring import Ring
 from rankscope.testing import MemoryExporter
 from rankscope_proto.names import GapCause
 from tests.agent.test_sealing import assert_exact
 from tests.ground.processes import wait_until
+
+if TYPE_CHECKING:
+    from rankscope._outcome import Outcome
 
 MIB = 1024 * 1024
 
