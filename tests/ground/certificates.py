@@ -42,12 +42,12 @@ class Authority:
         """Its certificate: what those who trust it are given."""
         return self._own.cert
 
-    def signed(self, name: str, *, hosts: str = "DNS:localhost,IP:127.0.0.1,IP:::1") -> Pair:
-        """A certificate of this authority, for a server at `hosts` or a client."""
+    def signed(self, name: str, *, hosts: str = "DNS:localhost,IP:127.0.0.1,IP:::1", days: int = 2) -> Pair:
+        """A certificate of this authority, for a server at `hosts` or a client; below 0 days it has expired."""
         made, request, names = self._pair(name), self._folder / f"{name}.csr", self._folder / f"{name}.names"
         names.write_text(f"subjectAltName={hosts}\n")
         _openssl("req", *_EC, "-keyout", str(made.key), "-out", str(request), "-subj", f"/CN={name}")
-        signing = ("-CA", str(self.ca), "-CAkey", str(self._own.key), "-CAcreateserial", "-days", "2")
+        signing = ("-CA", str(self.ca), "-CAkey", str(self._own.key), "-CAcreateserial", "-days", str(days))
         _openssl("x509", "-req", "-in", str(request), *signing, "-extfile", str(names), "-out", str(made.cert))
         return made
 

@@ -10,28 +10,64 @@ import grpc.aio
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Command, Sealed, StandReply, StandRequest
 
 TIMEOUT_S = 20.0
 DETAILS = "grpc-status-details-bin"
 
 
-async def push_bytes(channel: grpc.aio.Channel, request: bytes) -> Ack:
+Metadata = tuple[tuple[str, str], ...]
+
+
+async def push_bytes(channel: grpc.aio.Channel, request: bytes, *, metadata: Metadata = ()) -> Ack:
     """Ingest.Push with those bytes."""
     method: Any = cast("Any", channel).unary_unary("/rankscope.v1.Ingest/Push")
-    return Ack.FromString(await method(request, timeout=TIMEOUT_S))
+    return Ack.FromString(await method(request, timeout=TIMEOUT_S, metadata=metadata))
 
 
-async def push(channel: grpc.aio.Channel, sealed: Sealed) -> Ack:
+async def push(channel: grpc.aio.Channel, sealed: Sealed, *, metadata: Metadata = ()) -> Ack:
     """Ingest.Push."""
-    return await push_bytes(channel, sealed.SerializeToString())
+    return await push_bytes(channel, sealed.SerializeToString(), metadata=metadata)
 
 
-async def refused(channel: grpc.aio.Channel, sealed: Sealed) -> grpc.aio.AioRpcError:
+async def refused(channel: grpc.aio.Channel, sealed: Sealed, *, metadata: Metadata = ()) -> grpc.aio.AioRpcError:
     """The error with which a push ends."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await push(channel, sealed)
+        await push(channel, sealed, metadata=metadata)
     return caught.value
+
+
+async def stands(
+    channel: grpc.aio.Channel, senders: Iterable[StandRequest.Sender], *, metadata: Metadata = ()
+) -> list[tuple[int, int]]:
+    """Ingest.Stand: accepted and durable of each."""
+    method: Any = cast("Any", channel).unary_unary("/rankscope.v1.Ingest/Stand")
+    request = StandRequest(senders=senders).SerializeToString()
+    reply = StandReply.FromString(await method(request, timeout=TIMEOUT_S, metadata=metadata))
+    return [(stand.accepted, stand.durable) for stand in reply.stands]
+
+
+class Streaming:
+    """An open Ingest.Stream, one batch at a time."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, metadata: Metadata = ()) -> None:
+        self._call: Any = cast("Any", channel).stream_stream("/rankscope.v1.Ingest/Stream")(metadata=metadata)
+
+    async def send(self, sealed: Sealed) -> Ack:
+        """Sends a batch and gives its acknowledgement."""
+        await self._call.write(sealed.SerializeToString())
+        return Ack.FromString(await asyncio.wait_for(self._call.read(), TIMEOUT_S))
+
+    async def refusal(self) -> grpc.aio.AioRpcError:
+        """The error that ends it, waited for."""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asyncio.wait_for(self._call.read(), TIMEOUT_S)
+        return caught.value
+
+    async def end(self) -> None:
+        """Ends our side in order and waits until the gateway has ended its own."""
+        await self._call.done_writing()
+        await self._call.code()
 
 
 def retry_info(error: grpc.aio.AioRpcError) -> bytes | None:
@@ -88,13 +124,14 @@ async def health_changes(channel: grpc.aio.Channel, service: str) -> AsyncIterat
         yield HealthCheckResponse.FromString(answer).status
 
 
-async def first_command(channel: grpc.aio.Channel, status: AgentStatus) -> Command:
+async def first_command(channel: grpc.aio.Channel, status: AgentStatus, *, metadata: Metadata = ()) -> Command:
     """The first command of a Control.Attach with one status; its error where the call fails."""
 
     async def requests() -> AsyncIterator[bytes]:
         yield status.SerializeToString()
 
-    call: Any = cast("Any", channel).stream_stream("/rankscope.v1.Control/Attach")(requests(), timeout=TIMEOUT_S)
+    method: Any = cast("Any", channel).stream_stream("/rankscope.v1.Control/Attach")
+    call: Any = method(requests(), timeout=TIMEOUT_S, metadata=metadata)
     async for answer in call:
         return Command.FromString(answer)
     raise AssertionError("the gateway ended the call without a command")

@@ -19,7 +19,7 @@ from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
 from rankscope_proto.identity import SHARDS
 from tests.ground.brokers import Broker
-from tests.ingest.looking import keys_without_expiry, without_disk
+from tests.ingest.looking import entries_in, keys_without_expiry, without_disk
 
 INCARNATION = b"0123456789abcdef"
 SHARD = 3

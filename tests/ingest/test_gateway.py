@@ -2,22 +2,27 @@
 
 import asyncio
 import socket
+import tempfile
+from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
+from pydantic import SecretStr
 
 from rankscope_ingest import gateway, health
 from rankscope_ingest.buffer import Accepted, Buffer, Claimant, Offer
-from rankscope_ingest.errors import BrokerUnavailable, CannotStart
+from rankscope_ingest.dead_letters import DeadLetters, Stage
+from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, CannotStart
 from rankscope_proto.identity import shard_of
 from rankscope_proto.v1.batch_pb2 import Batch
-from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Sealed
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Sealed, StandRequest
 from tests.ground.brokers import Broker
 from tests.ground.processes import answers, free_port
 from tests.ingest.batches import Sender, batch, seal
-from tests.ingest.calls import first_command, health_changes, push, push_bytes, refused, retry_info, stream
+from tests.ingest.calls import first_command, health_changes, push, push_bytes, refused, retry_info, stands, stream
+from tests.ingest.gateways import reached, running
 from tests.ingest.looking import entries_in, without_disk
 from tests.ingest.waiting import eventually
 
@@ -116,6 +121,69 @@ async def test_a_sender_goes_on_behind_a_refused_batch(channel: grpc.aio.Channel
     acks, code = await stream(channel, [behind])
 
     assert (acks[0].outcome, acks[0].accepted, code) == (Ack.OUTCOME_ACCEPTED, 3, grpc.StatusCode.OK)
+
+
+async def test_a_batch_whose_seq_another_one_holds_is_kept_with_its_own_bytes(
+    channel: grpc.aio.Channel, broker: Broker
+) -> None:
+    sender = Sender()
+    first, message = sender.next(), batch(incarnation=sender.incarnation)
+    message.scalars.value[0] = 7.5
+    await push(channel, first)
+
+    acks = [await push(channel, seal(message)) for _ in range(2)]
+
+    letters = DeadLetters(SecretStr(broker.url))
+    [(_, letter)] = await letters.page()
+    await letters.close()
+    assert [ack.outcome for ack in acks] == [Ack.OUTCOME_CONFLICT] * 2
+    assert letter.payload.startswith(message.SerializeToString())
+    assert (letter.incarnation, letter.seq, letter.stage, letter.rows) == (sender.incarnation, 0, Stage.CONFLICT, 6)
+    assert entry_of(broker, first)[b"digest"] == first.digest
+
+
+async def test_a_batch_says_in_the_broker_that_it_may_have_come_before(
+    channel: grpc.aio.Channel, broker: Broker
+) -> None:
+    sealed = Sender().next()
+    sealed.again = True
+
+    await push(channel, sealed)
+
+    assert entry_of(broker, sealed)[b"again"] == b"1"
+
+
+async def test_senders_of_many_shards_hear_where_they_stand_in_the_order_asked(channel: grpc.aio.Channel) -> None:
+    senders = [Sender(run_id=f"run-{index}") for index in range(40)]
+    for index, sender in enumerate(senders):
+        for _ in range(index % 3):
+            await push(channel, sender.next())
+
+    found = await stands(channel, [asked(sender.run_id, sender.incarnation) for sender in senders])
+
+    assert found == [(index % 3, 0) for index in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("senders", "field"),
+    [
+        ([("run", b"i" * 16)] * 257, "senders: 257 asked for; at most 256 at once"),
+        ([("run", b"i" * 16), ("run", b"short")], "senders.incarnation: 5 bytes at 1"),
+        ([("r" * 200_000, b"i" * 16)], "senders: 2000"),
+    ],
+    ids=["many", "short", "large"],
+)
+async def test_a_question_that_cannot_be_answered_is_refused_by_name(
+    channel: grpc.aio.Channel, senders: list[tuple[str, bytes]], field: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match=field) as caught:
+        await stands(channel, [asked(*sender) for sender in senders])
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def asked(run_id: str, incarnation: bytes) -> StandRequest.Sender:
+    return StandRequest.Sender(project="default", run_id=run_id, incarnation=incarnation)
 
 
 @pytest.mark.parametrize("size", [4 * 2**20 + 1, 9 * 2**20])
@@ -247,6 +315,63 @@ async def test_a_busy_port_for_metrics_is_said(broker: Broker) -> None:
 async def test_a_gateway_without_a_broker_does_not_start() -> None:
     with pytest.raises(BrokerUnavailable, match="is it running"):
         await gateway.serve({"RANKSCOPE_REDIS_URL": "redis://127.0.0.1:1"}, asyncio.Event())
+
+
+async def test_an_evicting_broker_is_refused_at_the_start(broker: Broker) -> None:
+    with broker.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+
+    with pytest.raises(BrokerUnfit, match="set `maxmemory-policy noeviction`"):
+        await gateway.serve({"RANKSCOPE_REDIS_URL": broker.url}, asyncio.Event())
+
+
+async def test_a_broker_too_small_for_its_budgets_is_warned_of(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(broker, {"RANKSCOPE_SHARD_BUDGET_BYTES": str(16 * 2**20)}):
+        pass
+
+    assert "has maxmemory 268435456; 16 shards of 16777216 bytes need 402653184" in caplog.text
+
+
+async def test_a_replica_is_refused_at_the_start(broker: Broker) -> None:
+    with broker.client() as client:
+        client.replicaof("127.0.0.1", 1)
+
+    with pytest.raises(BrokerUnfit, match=r"refused a command: .*read only replica"):
+        await gateway.serve({"RANKSCOPE_REDIS_URL": broker.url}, asyncio.Event())
+
+
+async def test_at_maxmemory_senders_are_asked_to_wait_and_a_gateway_starts_all_the_same(broker: Broker) -> None:
+    first, second = Sender().next(), Sender().next()
+    with broker.client() as client:
+        client.config_set("maxmemory", "1")
+
+        async with running(broker) as address, reached(address) as channel:
+            error = await refused(channel, first)
+            acks, code = await stream(channel, [second])
+            client.config_set("maxmemory", str(2**28))
+            accepted = [(await push(channel, sealed)).outcome for sealed in (first, second)]
+
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert b"google.rpc.RetryInfo" in (retry_info(error) or b"")
+    assert (acks, code) == ([], grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert accepted == [Ack.OUTCOME_ACCEPTED] * 2
+
+
+async def test_a_unix_socket_is_an_address(broker: Broker) -> None:
+    with tempfile.TemporaryDirectory(prefix="rsg-") as folder:  # a socket's path has at most 108 bytes
+        listen = f"unix:{folder}/gateway.sock"
+        stop = asyncio.Event()
+        settings = {"RANKSCOPE_REDIS_URL": broker.url, "RANKSCOPE_GATEWAY_LISTEN": listen}
+        serving = asyncio.create_task(gateway.serve(settings, stop))
+        await eventually(Path(listen.removeprefix("unix:")).exists, watched=serving)
+        async with reached(listen) as channel:
+            ack = await push(channel, Sender().next())
+        stop.set()
+        await serving
+
+    assert ack.outcome == Ack.OUTCOME_ACCEPTED
 
 
 class Faulty:
