@@ -32,7 +32,7 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         holders: Rank → who holds it.
         claims: All statuses that came.
         frozen: While set, no batch is answered.
-        durable: What it says is in the store; None: all that it accepted.
+        durable_below: What it says is in the store at most; None: all that it accepted.
         stands: Answers `Stand`; False: is too old to.
         keys: The authorization of every call, in order.
         lags: While set, nothing becomes durable.
@@ -46,6 +46,9 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         self.claims: list[AgentStatus] = []
         self.frozen = Event()
         self.lags = Event()
+        self.durable_below: int | None = None
+        self.stands = True
+        self.keys: list[str] = []
         self._watermarks: dict[bytes, int] = {}
         self._durable: dict[bytes, int] = {}
         self._server = grpc.server(ThreadPoolExecutor(8))
@@ -67,15 +70,10 @@ class ScriptedGateway(IngestServicer, ControlServicer):
     def Push(self, request: Sealed, context: grpc.ServicerContext) -> Ack:
         return self._accept(request)
 
-    def Stand(self, request: StandRequest, context: grpc.ServicerContext) -> StandReply:
-        if not self.stands:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older one")
-        stand = StandReply.Stand(accepted=self._watermark, durable=self._durable())
-        return StandReply(stands=[stand for _ in request.senders])
-
     def forget(self, *, from_seq: int = 0) -> None:
         """Lose what was accepted from a seq on, as a broker that lost its tail."""
-        self._watermark = from_seq
+        for incarnation in self._watermarks:
+            self._watermarks[incarnation] = from_seq
 
     def Stream(self, request_iterator: Iterator[Sealed], context: grpc.ServicerContext) -> Iterator[Ack]:
         self.keys.extend(str(value) for name, value in context.invocation_metadata() if name == "authorization")
@@ -99,6 +97,8 @@ class ScriptedGateway(IngestServicer, ControlServicer):
                 yield Command(claim=Command.Claim(granted=granted, holder=None if granted else holder))
 
     def Stand(self, request: StandRequest, context: grpc.ServicerContext) -> StandReply:
+        if not self.stands:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older one")
         stands = [
             StandReply.Stand(
                 accepted=self._watermarks.get(sender.incarnation, 0), durable=self._durable_of(sender.incarnation)
@@ -110,7 +110,8 @@ class ScriptedGateway(IngestServicer, ControlServicer):
     def _durable_of(self, incarnation: bytes) -> int:
         if not self.lags.is_set():
             self._durable[incarnation] = self._watermarks.get(incarnation, 0)
-        return self._durable.get(incarnation, 0)
+        durable = self._durable.get(incarnation, 0)
+        return durable if self.durable_below is None else min(durable, self.durable_below)
 
     def _accept(self, sealed: Sealed) -> Ack:
         watermark = self._watermarks.get(sealed.incarnation, 0)
@@ -119,7 +120,7 @@ class ScriptedGateway(IngestServicer, ControlServicer):
                 outcome=Ack.OUTCOME_EXPECTED,
                 accepted=watermark,
                 durable=self._durable_of(sealed.incarnation),
-                expected=watermark,
+                expected=max(watermark, sealed.base),
                 credit=CREDIT,
             )
         outcome = Ack.OUTCOME_DUPLICATE
