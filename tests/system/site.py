@@ -191,14 +191,15 @@ class Site:
             link.stop()
         self.broker.stop()
         self.front.stop()
-        self._end_stray_agent()
+        self._end_stray_agents()
 
-    def _end_stray_agent(self) -> None:
-        """Ends the agent that a source started itself, where it was not told to leave that."""
-        try:
-            found = int(json.loads((self.spool / "agent.json").read_text())["pid"])
-            is_ours = str(self.spool) in Path(f"/proc/{found}/environ").read_text()
-        except (OSError, ValueError, KeyError):
-            return
-        if is_ours:
-            os.kill(found, signal.SIGKILL)
+    def _end_stray_agents(self) -> None:
+        """Ends the agents that sources started themselves, where they were not told to leave that."""
+        for told in self.folder.glob("spool*/agent.json"):
+            try:
+                found = int(json.loads(told.read_text())["pid"])
+                is_ours = str(self.folder) in Path(f"/proc/{found}/environ").read_text()
+            except (OSError, ValueError, KeyError):
+                continue
+            if is_ours:
+                os.kill(found, signal.SIGKILL)

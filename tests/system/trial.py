@@ -72,7 +72,7 @@ class Trial:
 
     def spools(self) -> list[Path]:
         """The run's spools that still hold something."""
-        return [head.parent for head in self.site.spool.glob("*/spool.json") if self._is_of_run(head)]
+        return [head.parent for head in self.site.folder.glob("spool*/*/spool.json") if self._is_of_run(head)]
 
     def _is_of_run(self, head: Path) -> bool:
         try:

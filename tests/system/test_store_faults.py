@@ -1,0 +1,201 @@
+"""The writer may end at any point, and the store may fail, stall, answer too late or be short of space."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rankscope_proto.columns import SECTIONS
+from tests.ground.processes import wait_until
+from tests.ground.proxy import Cut
+from tests.system.site import Site
+from tests.system.trial import Trial
+
+POINTS = (
+    *("writer.after_read", "writer.before_manifest", "writer.after_manifest", "writer.during_insert"),
+    *("writer.after_insert", "writer.after_commit", "writer.after_forget"),
+)
+INSERT_BYTES = 2_000
+"""More than a query has: cuts meet inserts."""
+TOO_MANY_PARTS, MEMORY, NO_SPACE, NETWORK = 252, 241, 243, 210
+LEASE_S = 10.0
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.timeout(600)
+def test_a_writer_killed_at_a_commit_point_loses_and_doubles_nothing(trial: Trial, point: str, times: int) -> None:
+    writer = trial.site.parts["writer"]
+    trial.add_source()
+    trial.await_stored(5)
+
+    for number in range(times):
+        writer.kill()
+        writer.start(RANKSCOPE_FAILPOINT=f"{point}:kill@{1 + number % 3}")
+        writer.child.wait(60)
+    writer.start()
+
+    trial.await_stored(trial.stored() + 10)
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+@pytest.mark.timeout(240)
+def test_a_frozen_writer_that_wakes_after_another_took_over_doubles_nothing(trial: Trial) -> None:
+    writer = trial.site.parts["writer"]
+    trial.add_source()
+    trial.await_stored(5)
+    successor = trial.site.add_writer(name="writer-2")
+    try:
+        writer.freeze()
+        seen = trial.stored()
+        trial.await_stored(seen + 50, timeout_s=LEASE_S * 4)
+        writer.resume()
+        assert not trial.fresh().findings
+        report = trial.settle()
+        assert report.is_clean, report
+    finally:
+        if writer.is_running:
+            writer.resume()
+        trial.site.remove(successor.name)
+
+
+@pytest.mark.parametrize("code", [TOO_MANY_PARTS, MEMORY, NO_SPACE, NETWORK])
+def test_a_store_that_refuses_for_a_while_is_waited_for(trial: Trial, code: int) -> None:
+    trial.add_source()
+    trial.await_stored(5)
+
+    trial.site.front.answer_inserts(code, times=3)
+
+    trial.await_stored(trial.stored() + 50)
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+def test_an_insert_that_happened_and_was_answered_with_an_error_is_not_doubled(trial: Trial) -> None:
+    trial.add_source()
+    trial.await_stored(5)
+
+    trial.site.front.answer_inserts(NETWORK, times=3, is_after=True)
+
+    trial.await_stored(trial.stored() + 50)
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE_REQUEST, Cut.MID_REQUEST, Cut.AFTER_REQUEST])
+def test_an_insert_whose_connection_is_cut_is_neither_lost_nor_doubled(trial: Trial, cut: Cut) -> None:
+    link = trial.site.links["store"]
+    trial.add_source()
+    trial.await_stored(5)
+    before = link.cuts
+
+    for number in range(1, 4):
+        link.cut(cut, at_least=INSERT_BYTES)
+        wait_until(lambda number=number: link.cuts - before == number, what=f"cut {number}")
+
+    trial.await_stored(trial.stored() + 20)
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+@pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.timeout(240)
+def test_a_store_that_stalls_is_waited_for(trial: Trial, seconds: int) -> None:
+    trial.add_source()
+    trial.await_stored(5)
+
+    trial.site.black_hole("store")
+    threading.Event().wait(seconds)
+    trial.site.links["store"].heal()
+
+    trial.await_stored(trial.stored() + 50)
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+@pytest.mark.parametrize("table", [*(section.table for section in SECTIONS if not section.expires)])
+def test_a_view_that_throws_holds_its_batches_back_and_doubles_nothing_when_mended(trial: Trial, table: str) -> None:
+    client = trial.site.store.client
+    view = f"{table}_from_landing"
+    where = "FROM system.tables WHERE database = currentDatabase() AND name = {view:String}"
+    query = str(client.command(f"SELECT as_select {where}", parameters={"view": view}))
+    trial.add_source()
+    trial.await_stored(5)
+
+    client.command(f"ALTER TABLE {view} MODIFY QUERY {broken(query)}")
+    try:
+        wait_until(lambda: trial.site.entries() > 20, what="entries that wait for the view")
+    finally:
+        client.command(f"ALTER TABLE {view} MODIFY QUERY {query}")
+
+    trial.await_stored(trial.stored() + 20)
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+def broken(query: str) -> str:
+    """A view's query that throws on every batch, whether or not it has rows for the view."""
+    thrown = "if(throwIf(1, 'broken by a test') = 0, header_project, '') AS project"
+    assert "header_project AS project" in query
+    return query.replace("header_project AS project", thrown, 1)
+
+
+def test_a_killed_store_keeps_what_it_answered_for(trial: Trial) -> None:
+    trial.add_source()
+
+    for _ in range(3):
+        trial.await_stored(trial.stored())
+        trial.site.front.kill()
+        trial.site.front.start()
+        trial.site.front.await_ready()
+
+    assert not trial.fresh().findings
+    report = trial.settle()
+    assert report.is_clean, report
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 MiB; skipped where none may be mounted."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]
+    mounted = subprocess.run(command, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"this user may not mount a tmpfs: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.timeout(240)
+def test_a_store_without_space_is_waited_for_and_goes_on_when_there_is_some(small_disk: Path) -> None:
+    site = Site(small_disk / "site")
+    trial = Trial(site, "space")
+    ballast = small_disk / "ballast"
+    try:
+        site.add_tiers()
+        trial.add_source(RANKSCOPE_SPOOL_BYTES=str(16 * 2**20))
+        trial.await_stored(5)
+
+        fill(ballast, leave=0)
+        seen = trial.stored()
+        wait_until(lambda: "pace" in site.parts["writer"].output(), timeout_s=60, what="a writer that says it")
+        ballast.unlink()
+
+        trial.await_stored(seen + 20, timeout_s=90)
+        report = trial.settle()
+        assert report.is_clean, report
+    finally:
+        trial.stop()
+        site.stop()
+
+
+def fill(file: Path, *, leave: int) -> None:
+    """Takes the file system's free space but for so many bytes."""
+    free = os.statvfs(file.parent)
+    with file.open("wb") as ballast:
+        os.posix_fallocate(ballast.fileno(), 0, max(1, free.f_bavail * free.f_frsize - leave))
