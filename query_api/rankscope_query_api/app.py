@@ -22,7 +22,18 @@ from rankscope_query_api.errors import InvalidRequestError, NotFoundError, Posit
 from rankscope_query_api.guarding import Guarded
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
-from rankscope_query_api.routes import completeness, findings, health, runs, steps, tensors, tql, traces
+from rankscope_query_api.routes import (
+    completeness,
+    deletion,
+    findings,
+    health,
+    runs,
+    steps,
+    storage,
+    tensors,
+    tql,
+    traces,
+)
 from rankscope_query_api.routes.asking import PREFIX
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
@@ -54,7 +65,7 @@ def create_app(
     app.state.settings = settings
     app.state.metrics = metrics or Metrics()
     app.include_router(health.router)
-    for module in (runs, completeness, traces, steps, tensors, findings, tql):
+    for module in (runs, deletion, completeness, storage, traces, steps, tensors, findings, tql):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
     app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback(settings.host))

@@ -2,7 +2,8 @@
 
 It promises three things. A handle that saw any error is never used again: after a failed query the same chDB handle
 returns the failed query's rows in front of the next answer (909,325 rows of another project were seen). A handle
-cannot write: its limits are set first and then `readonly=1`, which nothing on that handle can undo. An integer
+that reads cannot write: its limits are set first and then `readonly=1`, which nothing on it can undo; what deletes
+has a handle of its own, for that long only. An integer
 parameter outside its type is refused: ClickHouse wraps it silently (`{x:UInt8}` with 256 reads 0).
 """
 
@@ -11,7 +12,7 @@ import functools
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -40,6 +41,9 @@ _MISSING_CODES = frozenset({60, 81})
 
 _BAD_PATTERN_CODE = 427
 
+_ERASE_TIMEOUT_S = 3600
+"""Parts are rewritten, and a run may be in many."""
+
 _SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
 _PLACEHOLDER = re.compile(r"\{(\w+):(?:Array\()?(U?)Int(8|16|32|64)\)?\}")
@@ -50,6 +54,10 @@ class Selecting(Protocol):
 
     async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
         """Runs one statement; see `ClickHouse.select`."""
+        ...
+
+    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+        """Runs statements that delete; see `ClickHouse.erase`."""
         ...
 
 
@@ -68,8 +76,14 @@ class NobodysProject:
 
     async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
         """Runs one statement; see `ClickHouse.select`."""
-        own = {"project": self.PROJECT} if "project" in parameters else {}
-        return await self._door.select(statement, {**parameters, **own})
+        return await self._door.select(statement, self._own(parameters))
+
+    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+        """Runs statements that delete; see `ClickHouse.erase`."""
+        await self._door.erase(statements, self._own(parameters))
+
+    def _own(self, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
+        return {**parameters, "project": self.PROJECT} if "project" in parameters else parameters
 
 
 class ClickHouse:
@@ -112,6 +126,19 @@ class ClickHouse:
         finally:
             self._metrics.store_seconds.labels(outcome).observe(time.perf_counter() - started)
 
+    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+        """Runs statements that delete, one after the other, on a handle of their own, which is closed afterwards.
+
+        Args:
+            statements: Every value is a `{name:Type}` placeholder.
+            parameters: The values of the placeholders.
+
+        Raises:
+            StoreUnavailableError: The store did not answer or has no tables.
+            QueryError: It refused; what came before the refused statement is done.
+        """
+        await asyncio.to_thread(self._erase, statements, parameters)
+
     async def close(self) -> None:
         """Waits for the queries that run and closes every handle."""
         await asyncio.to_thread(self._executor.shutdown)
@@ -132,6 +159,19 @@ class ClickHouse:
         except BaseException:
             self._discard(client)
             raise
+
+    def _erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+        try:
+            client = _writing_client(self._url)
+        except (ClickHouseError, OSError, ValueError, TypeError) as error:
+            raise self._unreachable(error) from error
+        try:
+            for statement in statements:
+                client.command(statement, parameters=dict(parameters))
+        except ClickHouseError as error:
+            raise self._mapped(error) from error
+        finally:
+            client.close()
 
     def _handle(self) -> Client:
         client: Client | None = getattr(self._own, "client", None)
@@ -205,6 +245,14 @@ def _server_client(url: str, limits: Mapping[str, str | int | float]) -> Client:
     )
     client.set_client_setting("readonly", 1)  # last: it travels behind the settings it would refuse
     return client
+
+
+def _writing_client(url: str) -> Client:
+    if urlsplit(url).scheme == "chdb":
+        return clickhouse_connect.get_client(dsn=url)
+    return clickhouse_connect.get_client(
+        dsn=url, autogenerate_session_id=False, connect_timeout=5, send_receive_timeout=_ERASE_TIMEOUT_S
+    )
 
 
 @functools.lru_cache(maxsize=512)

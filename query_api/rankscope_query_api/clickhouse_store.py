@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 from rankscope_query_api import fitness
 from rankscope_query_api.clickhouse import ClickHouse, NobodysProject, Selecting
+from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.runs import ClickHouseRuns
 from rankscope_query_api.reading.spans import ClickHouseSpans
+from rankscope_query_api.reading.storage import ClickHouseStorage
 from rankscope_query_api.reading.tensors import ClickHouseTensors
-from rankscope_query_api.values import Table, Value
+from rankscope_query_api.values import RunKey, Table, Value
 
 FITNESS = """
 SELECT version() AS version, groupArray(name) AS names FROM system.tables
@@ -33,10 +35,18 @@ class ClickHouseStore:
         self.spans = ClickHouseSpans(self._door)
         self.tensors = ClickHouseTensors(self._door)
         self.ledger = ClickHouseLedger(self._door)
+        self.storage = ClickHouseStorage(self._door)
 
     async def query(self, statement: str, parameters: Mapping[str, Value]) -> Table:
         """See `TraceStore`."""
         return await self._door.select(statement, parameters)
+
+    async def delete(self, key: RunKey) -> Mapping[str, int]:
+        """See `TraceStore`."""
+        where = {"project": key.project, "run": key.run}
+        counted = (await self._door.select(COUNTED, where)).records()
+        await self._door.erase(DELETED, where)
+        return {row["table"]: row["rows"] for row in counted}
 
     def as_nobodys_project(self) -> "ClickHouseStore":
         """See `TraceStore`."""

@@ -71,6 +71,11 @@ def is_silent(entry: LedgerEntry) -> bool:
     return not said_last_word(entry) and entry.silent_ns > SILENT_NS
 
 
+def still_speaks(entry: LedgerEntry) -> bool:
+    """Whether more of a process may come."""
+    return not said_last_word(entry) and not is_silent(entry)
+
+
 def balances(entries: Sequence[LedgerEntry]) -> list[SectionBalance]:
     """The balance of each section, in wire order."""
     return [

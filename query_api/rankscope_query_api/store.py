@@ -22,6 +22,7 @@ from rankscope_query_api.values import (
     SpanEdges,
     SpanFilter,
     StepTimes,
+    StorageState,
     Table,
     TensorFilter,
     Value,
@@ -143,6 +144,14 @@ class LedgerReader(Protocol):
         ...
 
 
+class StorageReader(Protocol):
+    """What the store takes, over all projects."""
+
+    async def state(self) -> StorageState:
+        """The size, growth and retention of each table, and the room on the disks."""
+        ...
+
+
 class TraceStore(Protocol):
     """Everything the query service reads; see the module for what holds for all of it."""
 
@@ -164,6 +173,18 @@ class TraceStore(Protocol):
     @property
     def ledger(self) -> LedgerReader:
         """What arrived and what should have."""
+        ...
+
+    @property
+    def storage(self) -> StorageReader:
+        """What the store takes."""
+        ...
+
+    async def delete(self, key: RunKey) -> Mapping[str, int]:
+        """Deletes a run from every table, the ledger last; returns once its rows are gone, with their number by table.
+
+        A deletion that failed midway leaves the run in the ledger, and is done again.
+        """
         ...
 
     async def query(self, statement: str, parameters: Mapping[str, Value]) -> Table:

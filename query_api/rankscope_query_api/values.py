@@ -231,6 +231,42 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class TableSize:
+    """How much room one table takes.
+
+    Attributes:
+        table: Its name.
+        rows: Rows in it, whatever the project.
+        size_bytes: What they take on disk, compressed.
+        bytes_per_day: What it grows by at the rate of the last day.
+        retention_days: Days it keeps rows; None: for good.
+    """
+
+    table: str
+    rows: int
+    size_bytes: int
+    bytes_per_day: float
+    retention_days: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk of the store."""
+
+    name: str
+    free_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageState:
+    """The store's tables and disks."""
+
+    tables: Sequence[TableSize]
+    disks: Sequence[Disk]
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """What the ledger and the tables say of one incarnation.
 

@@ -97,4 +97,6 @@ def test_the_manual_has_every_setting_with_its_default_and_every_route() -> None
 
 def _default(name: str) -> str:
     value = Settings.model_fields[name].default
-    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(int(value)) if isinstance(value, bool) else str(value) or "none"

@@ -9,9 +9,9 @@ from sqlglot import exp
 from rankscope_proto.columns import SECTIONS
 from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.reading import ledger, runs, spans, tensors
+from rankscope_query_api.reading import deletion, ledger, runs, spans, tensors
 
-STATEMENTS = [*runs.STATEMENTS, *spans.STATEMENTS, *tensors.STATEMENTS, *ledger.STATEMENTS]
+STATEMENTS = [*runs.STATEMENTS, *spans.STATEMENTS, *tensors.STATEMENTS, *ledger.STATEMENTS, *deletion.STATEMENTS]
 TABLES = {section.table for section in SECTIONS} | {"batches", "trace_index"}
 
 
