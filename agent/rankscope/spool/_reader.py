@@ -119,9 +119,9 @@ class SpoolReader:
 
     @property
     def end_seq(self) -> int:
-        """The seq behind the last batch that is there."""
+        """The seq behind the last batch that is there, or that was."""
         self._look_at_end()
-        return self._end_seq
+        return max(self._end_seq, self.durable)
 
     @property
     def is_ended(self) -> bool:

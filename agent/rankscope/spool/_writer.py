@@ -185,14 +185,14 @@ class SpoolWriter:
                 segment = self._opened(batch.seq, size, in_reserve=in_reserve)
             if segment is None:
                 return False
-            before = 0 if segment is not self._segment else max(segment.used, segment.room)
+            before = 0 if segment is not self._segment else segment.used
             segment.append(parts)
         except (OSError, SpoolError):
             self._is_stuck = True
             if segment is not None and segment is not self._segment:
                 segment.discard()
             return False
-        self._held += max(segment.used, segment.room) - before
+        self._held += segment.used - before
         self._is_stuck = self._is_stuck and in_reserve
         self._install(segment)
         return True
@@ -241,9 +241,17 @@ class SpoolWriter:
 
     def _has_room(self, needed: int) -> bool:
         self._look()
-        if self._held + needed > self._bound:
-            self._look(anew=True)
+        if self._held + needed <= self._bound:
+            return True
+        self._drop_durable()
+        self._look(anew=True)
         return self._held + needed <= self._bound
+
+    def _drop_durable(self) -> None:
+        # The sender deletes no segment that may still be appended to: with a small bound that one alone can fill it.
+        if self._segment is not None and self.durable >= self.next_seq:
+            self._segment.discard()
+            self._segment = None
 
     def _look(self, *, anew: bool = False) -> None:
         """Count what the spool holds: whoever sends deletes segments."""
@@ -255,6 +263,8 @@ class SpoolWriter:
         for path in segment_paths(self.folder):
             with contextlib.suppress(OSError):
                 held += path.stat().st_size
+        if self._segment is not None and self._segment.room:
+            held -= self._segment.room - self._segment.used  # the rest of the reserve is no part of the bound
         self._held = held
         with contextlib.suppress(OSError):
             self._room = shutil.disk_usage(self.folder).free
