@@ -19,10 +19,12 @@ DETAILS = "grpc-status-details-bin"
 Metadata = tuple[tuple[str, str], ...]
 
 
-async def push_bytes(channel: grpc.aio.Channel, request: bytes, *, metadata: Metadata = ()) -> Ack:
+async def push_bytes(
+    channel: grpc.aio.Channel, request: bytes, *, metadata: Metadata = (), compression: grpc.Compression | None = None
+) -> Ack:
     """Ingest.Push with those bytes."""
     method: Any = cast("Any", channel).unary_unary("/rankscope.v1.Ingest/Push")
-    return Ack.FromString(await method(request, timeout=TIMEOUT_S, metadata=metadata))
+    return Ack.FromString(await method(request, timeout=TIMEOUT_S, metadata=metadata, compression=compression))
 
 
 async def push(channel: grpc.aio.Channel, sealed: Sealed, *, metadata: Metadata = ()) -> Ack:
@@ -30,10 +32,12 @@ async def push(channel: grpc.aio.Channel, sealed: Sealed, *, metadata: Metadata 
     return await push_bytes(channel, sealed.SerializeToString(), metadata=metadata)
 
 
-async def refused(channel: grpc.aio.Channel, sealed: Sealed, *, metadata: Metadata = ()) -> grpc.aio.AioRpcError:
+async def refused(
+    channel: grpc.aio.Channel, sealed: Sealed, *, metadata: Metadata = (), compression: grpc.Compression | None = None
+) -> grpc.aio.AioRpcError:
     """The error with which a push ends."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await push(channel, sealed, metadata=metadata)
+        await push_bytes(channel, sealed.SerializeToString(), metadata=metadata, compression=compression)
     return caught.value
 
 
