@@ -1,0 +1,91 @@
+"""Spools copied to a shared folder before the node's disk is wiped: whole, once, and drained from there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rankscope.spool import SpoolError, SpoolReader, spools, stage_out
+from tests.agent.spool.sources import Source, assert_true_to, frames, own, spooled, writer
+
+
+def test_what_was_staged_out_is_the_same_spool_without_its_key(tmp_path: Path) -> None:
+    source = Source()
+    folder = spooled(tmp_path / "spool", source, 5)
+    (folder / "key").write_text("rsk_secret")
+
+    (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
+
+    assert place.name == f"n-{folder.name}"
+    assert spools(tmp_path / "shared") == [place]
+    reader = SpoolReader(place)
+    assert reader.head == SpoolReader(folder).head
+    assert [frame.seq for frame in frames(reader)] == list(range(5))
+    assert_true_to(source, frames(reader))
+    assert reader.key is None
+    assert reader.owner_is_gone
+    assert not list(place.glob(".*"))
+    reader.close()
+
+
+def test_staging_out_again_adds_what_is_new_and_touches_nothing_else(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", Source(), 2)
+    (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
+    (segment,) = place.glob("*.seg")
+    before = segment.stat().st_mtime_ns
+
+    late = Source(who=own())
+    spooled(tmp_path / "spool", late, 3)
+    places = stage_out(tmp_path / "spool", tmp_path / "shared")
+
+    assert len(places) == 2
+    assert segment.stat().st_mtime_ns == before
+    assert set(spools(tmp_path / "shared")) == set(places)
+
+
+def test_a_copy_cut_short_is_made_whole_the_next_time(tmp_path: Path) -> None:
+    source = Source()
+    spooled(tmp_path / "spool", source, 4)
+    (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
+    (segment,) = place.glob("*.seg")
+    os.truncate(segment, 10)
+
+    stage_out(tmp_path / "spool", tmp_path / "shared")
+
+    reader = SpoolReader(place)
+    assert_true_to(source, frames(reader))
+    assert reader.end_seq == 4
+    reader.close()
+
+
+def test_what_a_living_process_still_appends_to_stays(tmp_path: Path) -> None:
+    source = Source(who=own())
+    spool = writer(tmp_path / "spool", who=source.who)
+    assert spool.append(source.seal())
+
+    (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
+
+    assert not list(place.glob("*.seg"))
+    assert spool.append(source.seal())
+    spool.close()
+    stage_out(tmp_path / "spool", tmp_path / "shared")
+    reader = SpoolReader(place)
+    assert reader.end_seq == 2
+    reader.close()
+
+
+def test_what_is_durable_is_not_staged_out(tmp_path: Path) -> None:
+    folder = spooled(tmp_path / "spool", Source(), 2)
+    reader = SpoolReader(folder)
+    reader.note_standing(2, 2)
+    reader.close()
+
+    assert stage_out(tmp_path / "spool", tmp_path / "shared") == []
+
+
+def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", Source(), 2)
+    (tmp_path / "shared").write_text("")
+
+    with pytest.raises(SpoolError, match="cannot be staged out to .*shared"):
+        stage_out(tmp_path / "spool", tmp_path / "shared")
