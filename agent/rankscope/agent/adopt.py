@@ -1,0 +1,144 @@
+"""Begins to send a spool, wherever an earlier sender of it stopped."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rankscope._connection import Connection
+from rankscope.agent.account import Account
+from rankscope.agent.complaints import Complaints
+from rankscope.agent.courier import Courier
+from rankscope.agent.ports import Who
+from rankscope.agent.sender import Sender
+from rankscope.agent.window import Stand, Window
+from rankscope.spool import SpoolReader
+from rankscope_proto.constructors import MAX_SEQ
+from rankscope_proto.failpoints import reach
+
+MARK = "sent"
+RESERVED = 256
+"""Batches that one look at the disk marks as maybe sent: more than are ever on the way."""
+
+
+class SentMark:
+    """Remembers in the spool up to where a sender of it may have sent, whoever died in between.
+
+    Args:
+        folder: The spool's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / MARK
+        self._reserved = -1
+
+    def below(self, *, owner_is_gone: bool) -> int:
+        """Batches below may have been sent by an earlier sender.
+
+        Args:
+            owner_is_gone: Then the folder may be a copy, whose first one is sent by somebody else.
+        """
+        try:
+            self._reserved = int(self._path.read_text())
+        except (OSError, ValueError):
+            return MAX_SEQ + 1 if owner_is_gone or self._path.exists() else 0
+        return self._reserved
+
+    def reserve(self, seq: int) -> None:
+        """Before `seq` is sent: from now on it may have been.
+
+        Raises:
+            OSError: it cannot be written down; then it is not to be sent.
+        """
+        if seq < self._reserved:
+            return
+        draft = self._path.with_name(f".{MARK}.{os.getpid()}")
+        draft.write_text(str(seq + RESERVED))
+        draft.replace(self._path)
+        self._reserved = seq + RESERVED
+
+
+class Adopted:
+    """A spool that this process sends.
+
+    Args:
+        folder: The spool's folder.
+        connect: The way to a gateway; asked at each attempt.
+        keys: Keys to try behind the spool's own.
+        courier: Carries statements of losses; None: they go beside the spool.
+        complaints: Says what goes wrong.
+
+    Raises:
+        SpoolHeldError: another process sends it.
+        SpoolError: it is no spool, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        connect: Callable[[SpoolReader], Connection],
+        keys: Sequence[str] = (),
+        courier: Courier | None = None,
+        complaints: Complaints | None = None,
+    ) -> None:
+        self.folder = folder
+        self.reader = reader = SpoolReader(folder)
+        reader.hold()
+        reach("agent.adopt")
+        self._account = Account(reader, courier or Courier(folder.parent))
+        mark = SentMark(folder)
+        head = reader.head
+        self._keys = tuple(keys)
+        self.sender = Sender(
+            reader,
+            Who(head.project, head.run_id, head.incarnation),
+            connect=lambda: connect(reader),
+            window=Window(
+                Stand(reader.accepted, reader.durable), again_below=mark.below(owner_is_gone=reader.owner_is_gone)
+            ),
+            losses=self._account,
+            marks=mark,
+            keys=self._all_keys,
+            complaints=complaints,
+        )
+
+    def wake(self) -> None:
+        """Look for new batches now."""
+        self.sender.wake()
+
+    def finish(self) -> bool:
+        """Remove the spool, where its owner is gone and the store has all of it; whether it is removed.
+
+        Raises:
+            OSError, SpoolError: that its end is not known cannot be stated now.
+        """
+        if not self.reader.owner_is_gone or not self.sender.is_delivered():
+            return False
+        self.sender.close()
+        self._account.close()
+        is_removed = self.reader.remove()
+        self.reader.close()
+        return is_removed
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Stop sending; what is not durable stays in the spool."""
+        self.sender.close(timeout_s)
+        self.reader.close()
+
+    def _all_keys(self) -> Sequence[str]:
+        own = self.reader.key
+        return tuple(dict.fromkeys([*([own] if own else []), *self._keys]))
+
+
+def adopt(folder: Path, *, connect: Callable[[], Connection]) -> Adopted:
+    """Send a spool from threads of this process, until it is closed.
+
+    Args:
+        folder: The spool's folder.
+        connect: The way to a gateway; asked at each attempt, in the sending thread.
+
+    Raises:
+        SpoolHeldError: another process sends it.
+        SpoolError: it is no spool, or cannot be written.
+    """
+    return Adopted(folder, connect=lambda _: connect())

@@ -1,0 +1,55 @@
+"""What a sender needs of others: the spool, and who takes what will never be stored."""
+
+from typing import NamedTuple, Protocol
+
+from rankscope.spool import Frame
+from rankscope_proto.names import GapCause
+
+
+class Frames(Protocol):
+    """The spool as its sender needs it."""
+
+    @property
+    def end_seq(self) -> int:
+        """One above the last number there is."""
+        ...
+
+    def next(self, seq: int) -> Frame | None:
+        """The frame with that seq, or the next higher one that is there; None: nothing yet."""
+        ...
+
+    def free_below(self, seq: int) -> object:
+        """Delete what lies wholly below; raises OSError where the disk refuses."""
+        ...
+
+    def note_standing(self, accepted: int, durable: int) -> object:
+        """Write down how far the delivery is; raises OSError where the disk refuses."""
+        ...
+
+
+class Losses(Protocol):
+    """Takes what will never be stored; both calls are safe to repeat and raise OSError or SpoolError."""
+
+    def refuse(self, frame: Frame, cause: GapCause, *, detail: str) -> None:
+        """Set a batch aside and state its rows as lost."""
+        ...
+
+    def account_for_holes(self) -> None:
+        """State what was appended and cannot be read any more."""
+        ...
+
+
+class Marks(Protocol):
+    """Remembers over the death of a sender up to where it may have sent."""
+
+    def reserve(self, seq: int) -> None:
+        """Before `seq` is sent: from now on it may have been."""
+        ...
+
+
+class Who(NamedTuple):
+    """Whose batches these are."""
+
+    project: str
+    run_id: str
+    incarnation: bytes

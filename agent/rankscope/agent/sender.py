@@ -1,0 +1,404 @@
+"""One spool's batches to a gateway: one stream, in order, one retry layer.
+
+Promises: nothing leaves the spool before the store has it; a batch refused for good is handed to `Losses`, all
+other failures are tried again for ever, with pauses that grow to 2 s; frames are read from the disk only when they may
+go; a peer that is frozen is left within 5 s.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import grpc
+
+from rankscope._connection import Connection, Failure, Kind, failure_of
+from rankscope.agent.complaints import Complaints
+from rankscope.agent.pauses import DENIED_S, Pauses
+from rankscope.agent.ports import Frames, Losses, Marks, Who
+from rankscope.agent.window import Stand, Window
+from rankscope.errors import RankscopeError, Unavailable
+from rankscope.spool import Frame
+from rankscope_proto.failpoints import reach
+from rankscope_proto.names import GapCause
+from rankscope_proto.v1.ingest_pb2 import Ack, Sealed, StandReply, StandRequest
+from rankscope_proto.v1.ingest_pb2_grpc import IngestStub
+
+POLL_S = 0.1
+WATCHDOG_S = 4.5
+"""A batch on the way this long without any answer means the stream is dead, whatever TCP says: with the keepalive
+of 3 + 1.5 s a frozen peer is left within 5 s. A slow one would be left for ever, so the patience doubles each time."""
+LONGEST_WATCHDOG_S = 36.0
+
+QUIET_S = 2.0
+"""Answers to batches say what is durable; without one for this long it is asked for. After the last batch at once."""
+STAND_S = 1.0
+STAND_TIMEOUT_S = 4.5
+STALLED_S = 60.0
+
+STRIKES = 3
+"""Times a batch is tried alone before "no room", without a word on when, is taken for "too large"."""
+
+KEEP_S = 0.25
+"""Age at which the standing is written down again."""
+
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Sender:
+    """Sends a spool from daemon threads of its own.
+
+    Args:
+        frames: The spool, held by this process.
+        who: Whose it is.
+        connect: The way to a gateway; asked at each attempt.
+        window: From where to go on.
+        losses: Told of every batch refused for good.
+        marks: Told before anything is sent.
+        keys: API keys to try, in order; asked at each attempt; none: the connection's own.
+        complaints: Says what goes wrong.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each collaborator
+        self,
+        frames: Frames,
+        who: Who,
+        *,
+        connect: Callable[[], Connection],
+        window: Window,
+        losses: Losses,
+        marks: Marks,
+        keys: Callable[[], Sequence[str]] = tuple,
+        complaints: Complaints | None = None,
+    ) -> None:
+        self._frames = frames
+        self._who = who
+        self._connect = connect
+        self._window = window
+        self._losses = losses
+        self._marks = marks
+        self._keys = keys
+        self._complaints = complaints or Complaints()
+        self._changed = threading.Condition()
+        self._pauses = Pauses()
+        now = time.monotonic()
+        self._ahead: tuple[int, Frame] | None = None
+        self._cause: Failure | None = None
+        self._connection: Connection | None = None
+        self._head: int | None = None
+        self._refused: set[int] = set()
+        self._kept: Stand | None = None
+        self._asked_at = 0.0
+        self._asked_again_at = now
+        self._answered_at = self._moved_at = now
+        self._kept_at = float("-inf")
+        self._patience_s = WATCHDOG_S
+        self._strikes = 0
+        self._is_ending = False
+        self._call: grpc.Call | None = None
+        self._conversation = 0
+        self._is_closed = False
+        self.failure = ""
+        self.endpoint = ""
+        self._thread = threading.Thread(target=self._run, name="rankscope-send", daemon=True)
+        self._thread.start()
+
+    @property
+    def stand(self) -> Stand:
+        """What is in the broker and in the store."""
+        return Stand(self._window.accepted, self._window.durable)
+
+    @property
+    def moved_at(self) -> float:
+        """Monotonic second of the last progress."""
+        return self._moved_at
+
+    def is_delivered(self) -> bool:
+        """Whether the store has all there is now, or it was declared lost."""
+        with self._changed:
+            return self._is_through()
+
+    def wake(self) -> None:
+        """Look for new frames now."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Stop sending; what is not durable stays in the spool."""
+        with self._changed:
+            self._is_closed = True
+            call = self._call
+            self._changed.notify_all()
+        if call is not None:
+            call.cancel()
+        self._thread.join(timeout_s)
+        with self._changed:
+            self._keep_standing(now=True)
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            try:
+                self._attempt()
+            except (RankscopeError, OSError) as error:  # a setting, a certificate, a disk: not the gateway's fault
+                self._fail(Failure(Unavailable(str(error)), DENIED_S, Kind.OURS))
+
+    def _attempt(self) -> None:
+        try:
+            self._converse()
+            self._pause(None)  # the gateway ended the stream: it restarts, or the stream was idle
+        except grpc.RpcError as error:
+            self._take_failure(self._cause or failure_of(error, self.endpoint))
+
+    def _wait_for_work(self) -> bool:
+        """Wait until there is something to send or to ask, and the pause is over; False once closed."""
+        with self._changed:
+            while not self._is_closed:
+                pause = self._pauses.left_s()
+                if pause <= 0 and (self._window.is_waiting or self._next_frame() is not None):
+                    return True
+                self._changed.wait(max(pause, POLL_S))
+        return False
+
+    def _converse(self) -> None:
+        """One stream: until it fails, is cancelled, or this is closed."""
+        self._cause = self._head = None
+        self._connection = connection = self._connect()
+        self.endpoint = connection.endpoint
+        metadata = connection.metadata(self._key())
+        stub = IngestStub(connection.channel())
+        stand = self._asked(stub, metadata)
+        with self._changed:
+            self._window.begin(stand)
+            self._answered_at = time.monotonic()
+            self._conversation += 1
+            number = self._conversation
+        # No deadline: the stream lives as long as the run. Keepalive and the watchdog end a dead one.
+        call = stub.Stream(self._requests(number, stub, metadata=metadata), metadata=metadata)
+        with self._changed:
+            self._call = call
+        try:
+            for ack in call:
+                self._take_ack(ack)
+        finally:
+            call.cancel()
+            with self._changed:
+                self._call = None
+                self._conversation += 1
+                self._head = self._window.first_unanswered
+                self._window.interrupt()
+                self._changed.notify_all()
+
+    def _key(self) -> str | None:
+        keys = self._keys()
+        return keys[self._pauses.denials % len(keys)] if keys else None
+
+    def _requests(self, conversation: int, stub: IngestStub, *, metadata: Metadata) -> Iterator[Sealed]:
+        """The batches to send; runs in gRPC's own thread, which outlives its stream by a moment."""
+        try:
+            while self._goes_on(conversation):
+                sealed = self._next_sealed()
+                if sealed is not None:
+                    yield sealed
+                    reach("agent.after_send")
+                elif not self._bides(stub, metadata):
+                    return
+        except (RankscopeError, OSError) as error:
+            with self._changed:
+                self._give_up_call(Failure(Unavailable(str(error)), DENIED_S, Kind.OURS))
+
+    def _goes_on(self, conversation: int) -> bool:
+        return conversation == self._conversation and not self._is_closed
+
+    def _bides(self, stub: IngestStub, metadata: Metadata) -> bool:
+        """Nothing can go now: wait a little, or ask what is durable; whether the stream goes on."""
+        with self._changed:
+            if self._has_stopped_answering():
+                return False
+            is_due = self._is_time_to_ask()
+            if not is_due:
+                self._changed.wait(POLL_S)
+        return not is_due or self._ask(stub, metadata)
+
+    def _next_sealed(self) -> Sealed | None:
+        """The next batch, where it may go now; from then on it is on the way."""
+        with self._changed:
+            if self._is_closed or self._pauses.left_s() > 0:
+                return None
+            frame = self._next_frame()
+            if frame is None or not self._may_send(frame):
+                return None
+            self._marks.reserve(frame.seq)
+            if self._window.first_unanswered is None:
+                self._answered_at = time.monotonic()
+            again = self._window.send(frame.seq, len(frame.payload))
+            self._ahead = None
+            self._is_ending |= frame.is_last
+            return self._sealed(frame, again=again)
+
+    def _sealed(self, frame: Frame, *, again: bool) -> Sealed:
+        return Sealed(
+            payload=frame.payload,
+            incarnation=self._who.incarnation,
+            seq=frame.seq,
+            digest=frame.digest,
+            rows=frame.rows,
+            week=frame.week,
+            base=self._window.base,
+            again=again,
+        )
+
+    def _may_send(self, frame: Frame) -> bool:
+        window = self._window
+        if self._strikes and window.first_unanswered is not None:
+            return False
+        if not window.may_send(frame.seq, len(frame.payload)):
+            return False
+        if any(seq not in self._refused for seq in range(window.next_seq, frame.seq - frame.skipped)):
+            self._losses.account_for_holes()
+        return True
+
+    def _next_frame(self) -> Frame | None:
+        seq = self._window.next_seq
+        if self._ahead is None or self._ahead[0] != seq:
+            frame = self._frames.next(seq)
+            while frame is not None and frame.seq in self._refused:
+                frame = self._frames.next(frame.seq + 1)
+            self._ahead = None if frame is None else (seq, frame)
+        return None if self._ahead is None else self._ahead[1]
+
+    def _has_stopped_answering(self) -> bool:
+        silent_s = time.monotonic() - self._answered_at
+        if self._window.first_unanswered is None or silent_s < self._patience_s:
+            return False
+        self._patience_s = min(LONGEST_WATCHDOG_S, 2 * self._patience_s)
+        text = f"the gateway at {self.endpoint} has not answered for {silent_s:.1f} s"
+        self._give_up_call(Failure(Unavailable(text), None))
+        return True
+
+    def _give_up_call(self, cause: Failure) -> None:
+        self._cause = cause
+        if self._call is not None:
+            self._call.cancel()
+
+    def _is_time_to_ask(self) -> bool:
+        """Whether to ask what is durable: something may be, and no answer to a batch will tell soon."""
+        now = time.monotonic()
+        self._keep_standing()
+        if not self._window.is_waiting or self._window.first_unanswered is not None or now - self._asked_at < STAND_S:
+            return False
+        if now - max(self._moved_at, self._asked_again_at) > STALLED_S:
+            self._asked_again_at = now
+            self._window.ask_again()
+            return False
+        return self._is_ending or self._next_frame() is not None or now - self._answered_at >= QUIET_S
+
+    def _ask(self, stub: IngestStub, metadata: Metadata) -> bool:
+        """Ask where this incarnation stands, in the stream's own thread; whether the stream goes on."""
+        try:
+            stand = self._asked(stub, metadata)
+        except grpc.RpcError as error:
+            with self._changed:
+                self._give_up_call(failure_of(error, self.endpoint))
+            return False
+        if stand is not None:
+            with self._changed:
+                before = self.stand
+                self._window.learn(stand)
+                self._note_progress(before)
+        return True
+
+    def _asked(self, stub: IngestStub, metadata: Metadata) -> Stand | None:
+        """Where the gateway says this incarnation stands; None when it is too old to tell."""
+        self._asked_at = time.monotonic()
+        sender = StandRequest.Sender(
+            project=self._who.project, run_id=self._who.run_id, incarnation=self._who.incarnation
+        )
+        try:
+            reply: StandReply = stub.Stand(StandRequest(senders=[sender]), timeout=STAND_TIMEOUT_S, metadata=metadata)
+        except grpc.RpcError as error:
+            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            raise
+        return Stand(reply.stands[0].accepted, reply.stands[0].durable) if reply.stands else None
+
+    def _take_ack(self, ack: Ack) -> None:
+        reach("agent.after_ack")
+        with self._changed:
+            if self._window.first_unanswered is None:
+                return
+            before = self.stand
+            seq = self._window.take(ack)
+            self._take_as_alive(ack)
+            self._note_progress(before)
+            self._keep_standing()
+            self._changed.notify_all()
+        if ack.outcome == Ack.OUTCOME_CONFLICT:
+            self._refuse(seq, GapCause.CONFLICT, detail="another payload was accepted under this number")
+
+    def _take_as_alive(self, ack: Ack) -> None:
+        self._answered_at = time.monotonic()
+        self._patience_s = WATCHDOG_S
+        self._strikes = 0
+        self._pauses.take_success(ack.retry_after_ms)
+        self.failure = ""
+
+    def _note_progress(self, before: Stand) -> None:
+        if self.stand != before:
+            self._moved_at = time.monotonic()
+
+    def _keep_standing(self, *, now: bool = False) -> None:
+        """Write down how far this is, and free what is durable; at most every `KEEP_S`."""
+        stand = self.stand
+        if self._is_through():
+            end = max(stand.durable, self._frames.end_seq)
+            stand = Stand(max(stand.accepted, end), end)
+        at = time.monotonic()
+        if stand == self._kept or (not now and at - self._kept_at < KEEP_S):
+            return
+        self._kept, self._kept_at = stand, at
+        with contextlib.suppress(OSError):  # a full disk: it is written down later
+            self._frames.note_standing(*stand)
+            reach("agent.before_free")
+            self._frames.free_below(stand.durable)
+
+    def _is_through(self) -> bool:
+        window = self._window
+        return not window.is_waiting and window.first_unanswered is None and self._next_frame() is None
+
+    def _take_failure(self, failure: Failure) -> None:
+        if self._is_closed:
+            return
+        with self._changed:
+            head, self._head = self._head, None
+            self._strikes += failure.kind is Kind.TOO_LARGE and head is not None
+            is_out = self._strikes >= STRIKES
+        if head is not None and (failure.kind is Kind.REFUSED or is_out):
+            cause = GapCause.OVERSIZE if is_out else GapCause.QUARANTINED
+            self._refuse(head, cause, detail=str(failure.error))
+            return
+        self._fail(failure)
+
+    def _refuse(self, seq: int, cause: GapCause, *, detail: str) -> None:
+        with self._changed:
+            frame = self._frames.next(seq)
+            self._ahead = None
+            self._strikes = 0
+            if frame is not None and frame.seq == seq:
+                self._losses.refuse(frame, cause, detail=detail)
+                self._refused.add(seq)
+            self._window.pass_over(seq)
+        self._complaints.tell(f"batch {seq} of {self._who.incarnation.hex()}: {detail}", about=f"refused {cause}")
+
+    def _fail(self, failure: Failure) -> None:
+        text = str(failure.error)
+        self.failure = text
+        if self._connection is not None and failure.kind not in {Kind.DENIED, Kind.OURS}:
+            self._connection.leave(self.endpoint)
+        self._complaints.tell(f"{text}; the data stays in the spool", about=f"{failure.kind} {self.endpoint}")
+        self._pause(failure)
+
+    def _pause(self, failure: Failure | None) -> None:
+        keys = len(self._keys())
+        with self._changed:
+            self._pauses.take_failure(failure, keys=keys)
