@@ -100,10 +100,10 @@ class OpenSegment:
             place = self.used + size
             for part in reversed(parts):
                 place -= len(part)
-                _write_all(self._descriptor, [part], place)
+                _write_all(self._descriptor, [part], offset=place)
         else:
             try:
-                _write_all(self._descriptor, parts, self.used)
+                _write_all(self._descriptor, parts, offset=self.used)
             except OSError:
                 self._cut_back()
                 raise
@@ -131,11 +131,15 @@ class OpenSegment:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
-    def close(self) -> None:
-        """Give back what it did not use, and close it."""
+    def finish(self) -> None:
+        """Give back what it did not use: nothing more is appended."""
         if self.room > self.used:
             self.room = 0
             self._cut_back()
+
+    def close(self) -> None:
+        """Finish it, and close the file."""
+        self.finish()
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
@@ -174,7 +178,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _write_all(descriptor: int, parts: Sequence[bytes], offset: int) -> None:
+def _write_all(descriptor: int, parts: Sequence[bytes], *, offset: int) -> None:
     wanted = sum(map(len, parts))
     written = os.pwritev(descriptor, parts, offset)
     if written == wanted:

@@ -57,6 +57,8 @@ class SpoolWriter:
         self._fsync_each = fsync_each
         self._standing = Watched(folder)
         self._segment: OpenSegment | None = None
+        self._finished: list[OpenSegment] = []
+        self._is_listed = True
         self._held = self._room = 0
         self._looked_at = float("-inf")
         self._is_stuck = False
@@ -147,12 +149,9 @@ class SpoolWriter:
         if self._is_closed:
             return
         self._look(anew=True)
-        if self._segment is not None:
-            if not self._segment.is_in_place():
-                self._close_segment()
-                return
-            with contextlib.suppress(OSError):
-                self._segment.sync()
+        if self._segment is not None and not self._segment.is_in_place():
+            self._finish_segment()  # somebody removed it: what comes from here on is kept
+        self._sync_segments()
         if not self._is_stuck:
             make_reserve(self.folder)
 
@@ -161,13 +160,10 @@ class SpoolWriter:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._segment is not None:
-            with contextlib.suppress(OSError):
-                self._segment.sync()
-        self._close_segment()
+        self._finish_segment()
         with contextlib.suppress(OSError):
             (self.folder / RESERVE).unlink(missing_ok=True)
-        sync_folder(self.folder)
+        self._sync_segments()
         self._lock.release()
 
     @property
@@ -201,8 +197,8 @@ class SpoolWriter:
         # It is in the spool whatever comes of these: a disk that does not sync still outlives every process.
         with contextlib.suppress(OSError):
             reach("spool.after_write")
-            if self._fsync_each and self._segment is not None:
-                self._segment.sync()
+            if self._fsync_each:
+                self._sync_segments()
 
     def _takes(self, segment: OpenSegment, size: int, *, in_reserve: bool) -> bool:
         if segment.room:  # the rest of a reserve is for urgent batches only
@@ -225,19 +221,29 @@ class SpoolWriter:
         return OpenSegment.make(self.folder, seq, incarnation=self._head.incarnation)
 
     def _install(self, segment: OpenSegment) -> None:
-        if segment is self._segment:
-            return
+        if segment is not self._segment:
+            self._finish_segment()
+            self._segment, self._is_listed = segment, False
+
+    def _finish_segment(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            segment.finish()
+            self._finished.append(segment)
+
+    def _sync_segments(self) -> None:
+        """Have the disk keep the open segment and those finished since: not in `append`, which 16 MiB would hold up."""
+        finished, self._finished = self._finished, []
+        for segment in finished:
+            with contextlib.suppress(OSError):
+                segment.sync()
+            segment.close()
         if self._segment is not None:
             with contextlib.suppress(OSError):
                 self._segment.sync()
-        self._close_segment()
-        sync_folder(self.folder)
-        self._segment = segment
-
-    def _close_segment(self) -> None:
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            segment.close()
+        if finished or not self._is_listed:
+            sync_folder(self.folder)
+            self._is_listed = True
 
     def _has_room(self, needed: int) -> bool:
         self._look()

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or fails: an answer, never an exception; gaps go into the reserve; it goes on after."""
+"""A disk that is full, read-only or fails: an answer, never an exception; the reserve takes gaps; it goes on after."""
 
 import os
 import shutil

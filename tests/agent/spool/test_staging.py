@@ -87,5 +87,5 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     spooled(tmp_path / "spool", Source(), 2)
     (tmp_path / "shared").write_text("")
 
-    with pytest.raises(SpoolError, match="cannot be staged out to .*shared"):
+    with pytest.raises(SpoolError, match=r"cannot be staged out to .*shared"):
         stage_out(tmp_path / "spool", tmp_path / "shared")
