@@ -42,6 +42,7 @@ class Site:
         spool: The node's spool.
         environ: What every process gets.
         launcher: What a tier's name is added to.
+        source_program: What a source's name and folder are added to.
     """
 
     def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, mutant: str = "") -> None:
@@ -50,6 +51,7 @@ class Site:
             made.mkdir(parents=True)
         self.parts: dict[str, Part] = {}
         self.launcher = python("tests.system.mutants", mutant) if mutant else python("rankscope")
+        self.source_program = python("tests.system.sources")
         self._gateway_port = free_port()
         self.front = FrontProcess(folder / "store")
         self.store = Store(self.front.url)
@@ -74,11 +76,11 @@ class Site:
         }
         return clean_environ(**{**told, **settings})
 
-    def add_gateway(self, *, name: str = "gateway", port: int = 0, **more: str) -> Part:
-        """A gateway, started and listening; without a port it is the one behind the link."""
-        port = port or self._gateway_port
-        part = self.add(name, self.command("gateway"), RANKSCOPE_GATEWAY_LISTEN=f"127.0.0.1:{port}", **more)
-        part.child.await_that(lambda: answers(port), what="listen")
+    def add_gateway(self, *, name: str = "gateway", listen: str = "", **more: str) -> Part:
+        """A gateway, started and listening; without an address it is the one behind the link."""
+        listen = listen or f"127.0.0.1:{self._gateway_port}"
+        part = self.add(name, self.command("gateway"), RANKSCOPE_GATEWAY_LISTEN=listen, **more)
+        part.child.await_that(lambda: answers(int(listen.rpartition(":")[2])), what="listen")
         return part
 
     def add_writer(self, *, name: str = "writer", **more: str) -> Part:

@@ -54,7 +54,7 @@ def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site) -> 
     other = free_port()
     own_site.add_writer()
     own_site.add_gateway()
-    own_site.add_gateway(name="gateway-2", port=other)
+    own_site.add_gateway(name="gateway-2", listen=f"127.0.0.1:{other}")
     way = Proxy(f"127.0.0.1:{other}")
     trial = Trial(own_site, "frozen")
     try:

@@ -88,6 +88,7 @@ def test_a_wall_clock_that_jumps_changes_no_order_and_sticks_no_lease(own_site: 
     clock = tmp_path / "clock"
     clocks.move(clock, 0)
     own_site.launcher = python("tests.system.clocks", clock)
+    own_site.source_program = python("tests.system.clocks", clock, "source")
     own_site.add_tiers()
     trial = Trial(own_site, "jumps")
     trial.add_source()

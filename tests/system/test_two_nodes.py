@@ -35,7 +35,7 @@ def test_a_node_that_was_cut_off_is_complete_after_its_link_is_back(
 ) -> None:
     port = free_port()
     own_site.add_writer()
-    own_site.add_gateway(RANKSCOPE_GATEWAY_LISTEN=f"0.0.0.0:{port}", RANKSCOPE_INSECURE="1")
+    own_site.add_gateway(listen=f"0.0.0.0:{port}", RANKSCOPE_INSECURE="1")
     trial = Trial(own_site, "two-nodes")
     try:
         for rank, node in enumerate(nodes):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from uuid import uuid4
 
-from tests.ground.processes import python, wait_until
+from tests.ground.processes import wait_until
 from tests.system.oracles import Report, Verdict, checked, fresh_row_visible, judge
 from tests.system.parts import Part
 from tests.system.site import Site
@@ -43,11 +43,9 @@ class Trial:
             "RANKSCOPE_RANK": str(rank),
             "RANKSCOPE_WORLD_SIZE": str(world_size),
         }
-        is_plain = self.site.launcher == python("rankscope")
-        command = python("tests.system.sources") if is_plain else self.site.command("source")
         part = Part(
             name,
-            [*command, name, self.folder],
+            [*self.site.source_program, name, self.folder],
             folder=self.folder,
             environ={**self.site.environ, **told, **more},
         )
@@ -92,7 +90,7 @@ class Trial:
             )
         except TimeoutError as error:
             left = f"{len(self.spools())} spools, {self.site.entries()} entries in the broker"
-            raise TimeoutError(f"{error}; left: {left}\n{self.site.said()}") from None
+            raise TimeoutError(f"{error}; left: {left}\n{self.told()}") from None
 
     def judge(self) -> Report:
         """The oracles' word on what is stored now."""
@@ -133,8 +131,13 @@ class Trial:
         try:
             wait_until(lambda: self.stored() > more_than, timeout_s=timeout_s, what=f"more than {more_than} rows")
         except TimeoutError as error:
-            raise TimeoutError(f"{error}\n{self.site.said()}") from None
+            raise TimeoutError(f"{error}\n{self.told()}") from None
         return self.stored()
+
+    def told(self) -> str:
+        """The end of what every process said, for a failing test's message."""
+        sources = "\n".join(f"--- {name}\n{part.output()[-1500:]}" for name, part in self.sources.items())
+        return f"{self.site.said()}\n{sources}"
 
     def stop(self) -> None:
         """Ends what is left of its sources."""
