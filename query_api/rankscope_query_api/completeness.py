@@ -1,18 +1,21 @@
 """Whether a run is all there: pure arithmetic on what the ledger, the tables and the declared losses say.
 
-The sums agree where every batch number up to the last is there once, every table holds exactly the rows the batches
-hold, and what was emitted is what is stored plus what was declared lost. Whatever differs is a sentence that says how
-much. But sums know only what arrived: of a process that has not said its last word, batches that never left it cannot
-be missed. So a run is complete only where the sums agree and every process said its last word.
+The sums agree where every batch number up to the last is there once or declared lost, every table holds exactly the
+rows the batches hold, and what was emitted is what is stored plus what was declared lost. Whatever differs is a
+sentence that says how much. But sums know only what arrived: of a process that has not said its last word, batches
+that never left it cannot be missed. So a run is complete only where the sums agree and every process said its last
+word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import ProcessRole
 from rankscope_query_api.values import SILENT_NS, LedgerEntry
+
+RANGES_SHOWN = 20
 
 LASTING = tuple(section for section in SECTIONS if not section.expires)
 """The sections that can be asked: rows of the others vanish with time, so their absence proves nothing."""
@@ -36,12 +39,13 @@ class Completeness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SectionBalance:
-    """Rows of one section over a run: `emitted` is `stored` + `lost` + `missing`."""
+    """Rows of one section over some processes: `emitted` is `stored` + `lost` + `missing`; `causes` parts `lost`."""
 
     section: str
     emitted: int
     stored: int
     lost: int
+    causes: Mapping[str, int]
 
     @property
     def missing(self) -> int:
@@ -61,14 +65,15 @@ def state_of(entries: Sequence[LedgerEntry]) -> Completeness:
 def said_last_word(entry: LedgerEntry) -> bool:
     """Whether nothing more is to come of a process.
 
-    The gateway writes each event of its own as the one batch of an incarnation: that is its last word.
+    A tier writes each statement of its own as the one batch of an incarnation, and so does an agent: that is its last
+    word.
     """
-    return entry.ended or entry.process_role == ProcessRole.SERVER
+    return entry.ended or entry.process_role in (ProcessRole.SERVER, ProcessRole.AGENT)
 
 
 def is_silent(entry: LedgerEntry) -> bool:
-    """Whether a process without a last word has not been heard of for so long that it is likely gone."""
-    return not said_last_word(entry) and entry.silent_ns > SILENT_NS
+    """Whether a process without a last word is gone: its node's agent says so, or nothing was heard for a minute."""
+    return not said_last_word(entry) and (entry.is_gone or entry.silent_ns > SILENT_NS)
 
 
 def still_speaks(entry: LedgerEntry) -> bool:
@@ -84,17 +89,28 @@ def balances(entries: Sequence[LedgerEntry]) -> list[SectionBalance]:
             emitted=sum(entry.emitted[section.name] for entry in entries),
             stored=sum(entry.stored[section.name] for entry in entries),
             lost=sum(entry.lost.get(section.name, 0) for entry in entries),
+            causes=_causes(entries, section.name),
         )
         for section in LASTING
     ]
 
 
+def _causes(entries: Sequence[LedgerEntry], section: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for entry in entries:
+        for cause, rows in entry.causes.get(section, {}).items():
+            found[cause] = found.get(cause, 0) + rows
+    return dict(sorted(found.items()))
+
+
 def faults(entry: LedgerEntry) -> list[str]:
     """What is wrong with one process' data, a sentence each; nothing: its sums agree."""
     found: list[str] = []
-    absent = entry.last_seq + 1 - entry.distinct
+    absent = entry.last_seq + 1 - entry.distinct - entry.excused
     if absent:
-        ranges = ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in entry.missing)
+        shown = entry.missing[:RANGES_SHOWN]
+        ranges = ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in shown)
+        ranges += ", …" if len(entry.missing) > RANGES_SHOWN else ""
         found.append(f"{absent} batches are missing: seq {ranges}")
     if entry.batches > entry.distinct:
         found.append(f"{entry.batches - entry.distinct} batches are stored twice")

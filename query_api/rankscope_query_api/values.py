@@ -278,14 +278,17 @@ class LedgerEntry:
         batches: Rows of the ledger.
         distinct: Distinct batch numbers among them.
         last_seq: Greatest batch number.
-        missing: Ranges of batch numbers (first, last) that are not there, the first 20.
-        emitted: Rows emitted by section, as the last batch says.
+        missing: Ranges of batch numbers (first, last) that are not there and not declared lost.
+        emitted: Rows emitted by section, as the last batch says, and what was declared lost of batches behind it.
         recorded: Rows the ledger's batches hold, by section.
         stored: Rows the tables hold, by section.
         lost: Rows declared lost, by section.
         ended: Whether the end of its stream is stored.
         heard_ns: When its last batch was received, by the receiver's clock.
         silent_ns: Time since then, in ns.
+        causes: Rows declared lost, by section and cause.
+        excused: Missing batches that were declared lost.
+        is_gone: Whether it is known to have ended, without its last word.
     """
 
     incarnation: str
@@ -303,3 +306,6 @@ class LedgerEntry:
     ended: bool
     heard_ns: int
     silent_ns: int
+    causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    excused: int = 0
+    is_gone: bool = False
