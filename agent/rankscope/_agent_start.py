@@ -1,7 +1,7 @@
-"""Starting the node's agent from a trainer: one process for all ranks, whoever is first.
+"""Starting the node's agent: one process for all ranks, whoever is first.
 
-Promises: at most one rank of a node starts one at a time; the agent has no part of this process but its settings;
-starting it costs the trainer no child and some 20 ms.
+Promises: at most one process of a node starts one at a time, and the others wait for it; the agent has no part of
+who started it but its settings; starting it leaves no child and costs some 20 ms beside the wait.
 """
 
 import fcntl
@@ -14,39 +14,64 @@ from pathlib import Path
 
 import rankscope_proto
 from rankscope import _launch_agent
-from rankscope._attach import CONNECT_S, LOOK_S, connect
+from rankscope._attach import connect
 from rankscope._settings import SETTINGS, Settings
 from rankscope.errors import Unavailable
 
 LOG = "agent.log"
 LOCK = "agent.start"
 LAUNCH_S = 10.0
+LISTEN_S = 5.0
+"""How long an agent may take until it listens."""
+
+LOOK_S = 0.02
 _PASSED_ON = ("home", "tls_ca", "tls_cert", "tls_key")
 
 
-def start_agent(settings: Settings, endpoints: tuple[str, ...]) -> None:
-    """Start an agent for the node's spools, unless another rank is doing that now.
+def start_agent(root: Path, environ: Mapping[str, str]) -> None:
+    """Start an agent for the spools in a folder, unless somebody else is doing that now, and wait until it listens.
 
     Args:
-        settings: This process's.
-        endpoints: Where it sends to what nobody gave an address of its own.
+        root: The folder.
+        environ: The agent's environment.
 
     Raises:
-        Unavailable: it could not be started; says why.
-        OSError: the folder of the spools cannot be written.
+        Unavailable: it could not be started, or does not listen; says why, or where it does.
+        OSError: the folder cannot be written.
     """
-    root = settings.spool_root
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            # A lock of the process, not of the descriptor: a child forked meanwhile has no part in it.
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return  # another rank is starting one
-        _launch(root, _environment(os.environ, settings, endpoints=endpoints))
+        if _is_first(descriptor):
+            _launch(root, environ)
         _await_agent(root)
     finally:
         os.close(descriptor)
+
+
+def _is_first(descriptor: int) -> bool:
+    try:
+        # A lock of the process, not of the descriptor: a child forked meanwhile has no part in it.
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def agent_environment(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """A process's environment, with the settings that were given otherwise, and where the packages lie."""
+    passed = {SETTINGS[name].variable: getattr(settings, name) for name in _PASSED_ON}
+    given = {variable: str(value) for variable, value in passed.items() if value is not None}
+    if settings.endpoint:
+        given[SETTINGS["endpoint"].variable] = ",".join(settings.endpoint)
+    if settings.insecure:
+        given[SETTINGS["insecure"].variable] = "1"
+    packages = {str(Path(module).parent.parent.absolute()) for module in (__file__, rankscope_proto.__file__)}
+    paths = [str(Path(part).absolute()) for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    # Installed packages are found anyway; their folder in front of the standard library's would be wrong.
+    known = {*paths, *(part for part in sys.path if part.endswith(("site-packages", "dist-packages")))}
+    given["PYTHONPATH"] = os.pathsep.join([*paths, *sorted(packages - known)])
+    return {**environ, **given}
 
 
 def _launch(root: Path, environ: Mapping[str, str]) -> None:
@@ -71,27 +96,9 @@ def _launch(root: Path, environ: Mapping[str, str]) -> None:
 
 
 def _await_agent(root: Path) -> None:
-    """Hold the others back until it listens, or something went wrong."""
-    deadline = time.monotonic() + CONNECT_S
-    while time.monotonic() < deadline:
-        found = connect(root)
-        if found is not None:
-            found.close()
-            return
+    deadline = time.monotonic() + LISTEN_S
+    while (found := connect(root)) is None:
+        if time.monotonic() >= deadline:
+            raise Unavailable(f"the agent does not listen within {LISTEN_S:g} s: see {root / LOG}")
         time.sleep(LOOK_S)
-
-
-def _environment(environ: Mapping[str, str], settings: Settings, *, endpoints: tuple[str, ...]) -> dict[str, str]:
-    """This process's environment, with the settings that were given to `init`, and where the packages lie."""
-    passed = {SETTINGS[name].variable: getattr(settings, name) for name in _PASSED_ON}
-    given = {variable: str(value) for variable, value in passed.items() if value is not None}
-    if endpoints:
-        given[SETTINGS["endpoint"].variable] = ",".join(endpoints)
-    if settings.insecure:
-        given[SETTINGS["insecure"].variable] = "1"
-    packages = {str(Path(module).parent.parent.absolute()) for module in (__file__, rankscope_proto.__file__)}
-    paths = [str(Path(part).absolute()) for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    # Installed packages are found anyway; their folder in front of the standard library's would be wrong.
-    known = {*paths, *(part for part in sys.path if part.endswith(("site-packages", "dist-packages")))}
-    given["PYTHONPATH"] = os.pathsep.join([*paths, *sorted(packages - known)])
-    return {**environ, **given}
+    found.close()

@@ -4,6 +4,7 @@ Promises: no gRPC in this process; whatever becomes of the agent, training goes 
 an agent that died is started again. A forked child has no part in it.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -25,10 +26,6 @@ SETTLE_S = 8.0
 """How long `init` waits for the answer: an agent takes a second to start and 3 s to find out that no gateway
 answers, and a rank whose holder seems to live is asked for twice, a heartbeat of 3 s apart."""
 
-CONNECT_S = 5.0
-"""How long an agent that was just started may take until it listens."""
-
-LOOK_S = 0.02
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 """Pauses before an agent that went away is looked for again: they double while it does not stay."""
@@ -121,7 +118,8 @@ class Attachment:
         self._is_closed = True
         connection, self._socket = self._socket, None
         if connection is not None:
-            connection.close()
+            with contextlib.suppress(OSError):
+                os.close(connection.detach())  # `close` would wait for the reader, which lives in the parent only
 
     def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -142,16 +140,14 @@ class Attachment:
 
         Raises:
             OSError: there is none.
+            Unavailable: none could be started.
         """
         found = connect(self._root)
         if found is None and self._start is not None:
             self._start()
-        deadline = time.monotonic() + CONNECT_S
-        while found is None and self._start is not None and not self._is_closed and time.monotonic() < deadline:
-            time.sleep(LOOK_S)
             found = connect(self._root)
         if found is None:
-            raise OSError(f"none is running; see {self._root / 'agent.log'}" if self._start else "none is running")
+            raise OSError("none is running")
         return found
 
     def _attend(self, connection: socket.socket) -> None:

@@ -1,10 +1,13 @@
 """Who sends what this process spools: the node's agent, a thread of this process, or nobody for now."""
 
+import os
+from collections.abc import Callable
 from typing import Protocol
 
-from rankscope._agent_start import start_agent
+from rankscope._agent_start import agent_environment, start_agent
 from rankscope._attach import Attachment
 from rankscope._identity import Identity
+from rankscope._settings import Settings
 from rankscope._spooling import Spooled
 
 
@@ -53,6 +56,11 @@ def deliver(spooled: Spooled, identity: Identity, *, endpoints: tuple[str, ...])
         # Not at the top: gRPC is loaded in a trainer only where a site forbids helper processes.
         from rankscope._thread_delivery import ThreadDelivery
 
-        return ThreadDelivery(spooled.writer.folder, identity, settings=settings, endpoints=endpoints)
-    start = (lambda: start_agent(settings, endpoints)) if endpoints else None
+        return ThreadDelivery(spooled, identity, endpoints=endpoints)
+    start = _starting(settings) if endpoints else None
     return Attachment(settings.spool_root, identity, start=start)
+
+
+def _starting(settings: Settings) -> Callable[[], None]:
+    environ = agent_environment(os.environ, settings)
+    return lambda: start_agent(settings.spool_root, environ)

@@ -133,7 +133,7 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     agreed = _agreed(settings, place)
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
     try:
-        spooled = make_spool(settings, identity, endpoints=endpoints)
+        spooled = make_spool(settings, identity)
     except SpoolError as error:
         return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
     run, failure = _recording(spooled, identity, info=info, endpoints=endpoints)

@@ -5,7 +5,6 @@ from recording: home folders of clusters are often on NFS, where a spool must no
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,19 +24,21 @@ class Spooled(NamedTuple):
     warning: str
 
 
-def make_spool(settings: Settings, identity: Identity, *, endpoints: Sequence[str]) -> Spooled:
+def make_spool(settings: Settings, identity: Identity) -> Spooled:
     """Make this process's spool.
+
+    It says where to send it only if somebody said so here: a server of one's own, found by its file, may
+    listen elsewhere when it comes back.
 
     Args:
         settings: This process's.
         identity: Whose spool it is.
-        endpoints: Where it is to be sent; empty: not known.
 
     Raises:
         ConfigError: the folder that was named cannot hold one.
         SpoolError: neither the data folder nor the system's temporary folder can.
     """
-    head = SpoolHead.of(identity, endpoints=endpoints, created_ns=time.time_ns())
+    head = SpoolHead.of(identity, endpoints=settings.endpoint, created_ns=time.time_ns())
     try:
         return Spooled(_make(settings, head), settings, "")
     except SpoolError as error:

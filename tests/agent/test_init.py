@@ -61,13 +61,14 @@ def test_a_run_says_where_it_goes_and_what_went_and_needs_no_finish(tmp_path: Pa
     assert SpoolHead.read(folder).endpoints == (NOWHERE,)
 
 
-def test_a_local_server_is_found_by_its_file(tmp_path: Path) -> None:
+def test_a_local_server_is_found_by_its_file_and_looked_up_anew_by_whoever_sends(tmp_path: Path) -> None:
     _discovery.write(tmp_path, Discovery(NOWHERE, "http://127.0.0.1:1", os.getpid(), "ab", "0"))
 
-    run_program(STEP, tmp_path, RANKSCOPE_AGENT="none")
+    ended = run_program(STEP, tmp_path, RANKSCOPE_AGENT="none")
 
+    assert "no server" not in ended.said[0]
     (folder,) = spools(tmp_path / "spool")
-    assert SpoolHead.read(folder).endpoints == (NOWHERE,)
+    assert SpoolHead.read(folder).endpoints == ()
 
 
 def test_with_nowhere_to_go_it_records_and_says_how_to_send_it(tmp_path: Path) -> None:
