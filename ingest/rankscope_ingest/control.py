@@ -8,12 +8,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from rankscope_ingest.access import Gate
+from rankscope_ingest.access import Caller, Gate
 from rankscope_ingest.buffer import Claimant, claim_key
 from rankscope_ingest.errors import BrokerError, Busy, Refused
 from rankscope_ingest.malformed import reason_of
@@ -45,6 +46,14 @@ class Claims(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Held:
+    """What a call holds: its last status, and whether the claim is its own; None before the first answer."""
+
+    status: AgentStatus | None = None
+    is_granted: bool | None = None
+
+
 class ControlService:
     """Answers claims.
 
@@ -59,23 +68,30 @@ class ControlService:
 
     async def attach(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         """Control.Attach: the first status is answered; later ones only when the claim was lost."""
-        answered: bool | None = None
-        status: AgentStatus | None = None
+        held = _Held()
         try:
             with self._gate.entered(context) as caller:
-                async for request in caller.watched(requests):
-                    status = _parse(request)
-                    caller.must_have(status.project)
-                    answer = await self._claim(status)
-                    if answer.granted != answered:
-                        answered = answer.granted
-                        yield Command(claim=answer).SerializeToString()
+                async for answer in self._answers(requests, caller, held=held):
+                    yield Command(claim=answer).SerializeToString()
         except Exception as error:  # noqa: BLE001 # whatever it is, the process is told which status it means
             await abort(context, error)
-        if status is not None and answered:
+        if held.status is not None and held.is_granted:
             # A call that was cut ends the requests too, and cancels this task just after.
             await asyncio.sleep(CUT_GRACE_S)
-            await self._release(status)
+            await self._release(held.status)
+
+    async def _answers(
+        self, requests: AsyncIterator[bytes], caller: Caller, *, held: "_Held"
+    ) -> AsyncIterator[Command.Claim]:
+        """Each answer that differs from the one before."""
+        async for request in caller.watched(requests):
+            status = _parse(request)
+            caller.must_have(status.project)
+            held.status = status
+            answer = await self._claim(status)
+            if answer.granted != held.is_granted:
+                held.is_granted = answer.granted
+                yield answer
 
     async def _claim(self, status: AgentStatus) -> Command.Claim:
         if not _claims_a_rank(status):

@@ -23,9 +23,12 @@ Foreign exceptions are mapped at the rim: redis in `buffer.py`, clickhouse-conne
 
 # ruff: noqa: N818 # errors are named for what happened, as in the SDK
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rankscope import errors as sdk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class IngestError(sdk.RankscopeError):
@@ -117,7 +120,7 @@ class LeaseLost(BrokerError):
 
     code = "lease_lost"
 
-    def __init__(self, shards: Sequence[int]) -> None:
+    def __init__(self, shards: "Sequence[int]") -> None:
         super().__init__(f"another writer holds the shards {', '.join(map(str, shards))} now")
         self.shards = tuple(shards)
 
@@ -137,13 +140,15 @@ class StoreUncertain(StoreError):
 
     Attributes:
         why: `overloaded`, `no_space` or `uncertain`.
+        number: The store's error code; 0: it gave none.
     """
 
     code = "store_unavailable"
 
-    def __init__(self, reason: str, *, why: str = "uncertain") -> None:
+    def __init__(self, reason: str, *, why: str = "uncertain", number: int = 0) -> None:
         super().__init__(reason)
         self.why = why
+        self.number = number
 
 
 class StoreRefused(StoreError):

@@ -81,8 +81,9 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         await _look_at(buffer, budget=config.shard_budget_bytes)
         server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=[gate])
         budget = config.shard_budget_bytes
-        ingest = IngestService(buffer, ConflictWatch(buffer, budget=budget), letters, gate=gate, budget=budget)
-        _add_services(server, ingest, ControlService(buffer, gate))
+        watch = ConflictWatch(buffer, budget=budget)
+        ingest = IngestService(buffer, watch, letters=letters, gate=gate, budget=budget)
+        _add_services(server, ingest, control=ControlService(buffer, gate))
         health = Health(server, [service.full_name for service in (_INGEST, _CONTROL)])
         bind(server, config)
         await server.start()
@@ -117,7 +118,7 @@ def _key_ring(path: Path | None) -> KeyRing | None:
         raise ConfigError(f"RANKSCOPE_KEYS: {error}") from error
 
 
-def _add_services(server: grpc.aio.Server, ingest: IngestService, control: ControlService) -> None:
+def _add_services(server: grpc.aio.Server, ingest: IngestService, *, control: ControlService) -> None:
     """Adds `Ingest` and `Control` without deserialisers and serialisers: bytes in, bytes out."""
     ingest_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Push": grpc.unary_unary_rpc_method_handler(ingest.push),

@@ -97,8 +97,8 @@ class IngestService:
         self,
         acceptor: Acceptor,
         watcher: Watcher,
-        letters: Letters,
         *,
+        letters: Letters,
         gate: Gate,
         budget: int,
         now_ns: Callable[[], int] = time.time_ns,
@@ -127,13 +127,12 @@ class IngestService:
         No room is `OUTCOME_EXPECTED` with a delay, so that the stream stays. The batch that a
         status concerns is the first one without an acknowledgement.
         """
-        with metrics.STREAMS.track_inprogress():
-            try:
-                with self._gate.entered(context) as caller:
-                    async for accepted in self._answers(requests, caller):
-                        yield self._ack(accepted)
-            except Exception as error:  # noqa: BLE001 # as in push
-                await abort(context, error)
+        try:
+            with metrics.STREAMS.track_inprogress(), self._gate.entered(context) as caller:
+                async for accepted in self._answers(requests, caller):
+                    yield self._ack(accepted)
+        except Exception as error:  # noqa: BLE001 # as in push
+            await abort(context, error)
 
     async def stand(self, request: bytes, context: Context) -> bytes:
         """Ingest.Stand: where senders stand, in the order asked for."""

@@ -6,7 +6,7 @@ import redis.exceptions
 from pydantic import SecretStr
 
 from rankscope_ingest import errors
-from rankscope_ingest.buffer import Buffer
+from rankscope_ingest.connection import Connection
 from rankscope_ingest.statuses import retry_details, status_of
 
 OURS: list[errors.IngestError] = [
@@ -14,14 +14,18 @@ OURS: list[errors.IngestError] = [
     errors.Busy("full", retry_after_ms=1_500),
     errors.BrokerUnavailable("gone"),
     errors.BrokerUnfit("evicts"),
+    errors.Idle("silent"),
+    errors.Unauthenticated("no key"),
+    errors.Denied("another project"),
 ]
+LASTING = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 
 
 @pytest.mark.parametrize("error", OURS, ids=lambda error: type(error).__name__)
-def test_a_status_is_permanent_or_carries_a_delay(error: errors.IngestError) -> None:
+def test_a_status_lasts_or_carries_a_delay(error: errors.IngestError) -> None:
     code, retry_after_ms = status_of(error)
 
-    assert (code is grpc.StatusCode.INVALID_ARGUMENT) == (retry_after_ms is None)
+    assert (code in LASTING) == (retry_after_ms is None)
 
 
 def test_an_error_that_no_sender_can_mend_is_internal() -> None:
@@ -56,9 +60,9 @@ class Failing:
 
 @pytest.mark.parametrize("error", all_errors(redis.exceptions.RedisError), ids=lambda error: error.__name__)
 async def test_every_error_of_the_driver_becomes_ours(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer = Buffer(SecretStr("redis://127.0.0.1:1"))
+    connection = Connection(SecretStr("redis://127.0.0.1:1"))
     raised = error.__new__(error)
-    monkeypatch.setattr(buffer, "_client", Failing(raised))
+    monkeypatch.setattr(connection, "_client", Failing(raised))
 
     with pytest.raises((errors.BrokerError, errors.Busy), match=r"127\.0\.0\.1"):
-        await buffer.ping()
+        await connection.command("PING")
