@@ -30,6 +30,9 @@ SEGMENTS = 8
 LOOK_S = 1.0
 """Age at which what the disk holds is counted again."""
 
+DRAFT_S = 60.0
+"""Age at which a folder without its final name was left by a process that is gone: making one takes milliseconds."""
+
 OWNER_LOCK = "owner.lock"
 KEY = "key"
 
@@ -297,6 +300,7 @@ def refuse_elsewhere(root: Path, mounts: str) -> None:
 def _made(root: Path, folder: Path, *, head: SpoolHead, key: str | None) -> FolderLock:
     """The folder with what is written once; others see it when it is whole and held."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _sweep(root)
     if folder.exists():
         lock = FolderLock(folder / OWNER_LOCK)
         lock.take()
@@ -318,3 +322,12 @@ def _made(root: Path, folder: Path, *, head: SpoolHead, key: str | None) -> Fold
         raise
     sync_folder(root)
     return lock.moved(folder / OWNER_LOCK)
+
+
+def _sweep(root: Path) -> None:
+    """Remove what processes left that were killed while they made their spools."""
+    with contextlib.suppress(OSError):
+        for draft in root.glob(f".{'[0-9a-f]' * 32}.*"):
+            is_old = time.time() - draft.stat().st_mtime > DRAFT_S
+            if is_old and FolderLock(draft / OWNER_LOCK).is_free():
+                shutil.rmtree(draft, ignore_errors=True)

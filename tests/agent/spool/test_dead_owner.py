@@ -184,3 +184,19 @@ def test_a_pid_that_is_used_again_is_not_the_owner(tmp_path: Path) -> None:
     assert reader.owner_is_gone
     reader.close()
     spool.close()
+
+
+def test_what_a_process_left_that_died_while_it_made_its_spool_is_swept(tmp_path: Path) -> None:
+    old, fresh, foreign = (tmp_path / name for name in (f".{'a' * 32}.7", f".{'b' * 32}.8", ".notes.9"))
+    for folder in (old, fresh, foreign):
+        folder.mkdir()
+        (folder / "spool.json").write_text("{")
+    os.utime(old, (0, 0))
+    os.utime(foreign, (0, 0))
+
+    writer(tmp_path).close()
+
+    assert not old.exists()
+    assert fresh.exists()
+    assert foreign.exists()
+    assert [folder.name for folder in spools(tmp_path)] == [WHO.incarnation.hex()]
