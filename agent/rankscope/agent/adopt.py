@@ -8,7 +8,7 @@ from rankscope._connection import Connection
 from rankscope.agent.account import Account
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.courier import Courier
-from rankscope.agent.ports import Who
+from rankscope.agent.ports import Way, Who
 from rankscope.agent.sender import Sender
 from rankscope.agent.window import Stand, Window
 from rankscope.spool import SpoolReader
@@ -66,6 +66,7 @@ class Adopted:
         keys: Keys to try behind the spool's own.
         courier: Carries statements of losses; None: they go beside the spool.
         complaints: Says what goes wrong.
+        was_left: Whether its owner was gone already.
 
     Raises:
         SpoolHeldError: another process sends it.
@@ -80,8 +81,10 @@ class Adopted:
         keys: Sequence[str] = (),
         courier: Courier | None = None,
         complaints: Complaints | None = None,
+        was_left: bool = False,
     ) -> None:
         self.folder = folder
+        self.was_left = was_left
         self.reader = reader = SpoolReader(folder)
         reader.hold()
         reach("agent.adopt")
@@ -92,14 +95,12 @@ class Adopted:
         self.sender = Sender(
             reader,
             Who(head.project, head.run_id, head.incarnation),
-            connect=lambda: connect(reader),
+            way=Way(lambda: connect(reader), self._all_keys, complaints or Complaints()),
             window=Window(
                 Stand(reader.accepted, reader.durable), again_below=mark.below(owner_is_gone=reader.owner_is_gone)
             ),
             losses=self._account,
             marks=mark,
-            keys=self._all_keys,
-            complaints=complaints,
         )
 
     def wake(self) -> None:

@@ -1,7 +1,11 @@
 """What a sender needs of others: the spool, and who takes what will never be stored."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from rankscope._connection import Connection
+from rankscope.agent.complaints import Complaints
 from rankscope.spool import Frame
 from rankscope_proto.names import GapCause
 
@@ -12,6 +16,11 @@ class Frames(Protocol):
     @property
     def end_seq(self) -> int:
         """One above the last number there is."""
+        ...
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of segments that hold something not durable."""
         ...
 
     def next(self, seq: int) -> Frame | None:
@@ -53,3 +62,22 @@ class Who(NamedTuple):
     project: str
     run_id: str
     incarnation: bytes
+
+
+def _none() -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a sender reaches a gateway.
+
+    Attributes:
+        connect: The connection; asked at each attempt. Raises Unavailable where no gateway is known.
+        keys: API keys to try, in order; asked at each attempt; none: the connection's own.
+        complaints: Says what goes wrong.
+    """
+
+    connect: Callable[[], Connection]
+    keys: Callable[[], Sequence[str]] = _none
+    complaints: Complaints = field(default_factory=Complaints)

@@ -8,21 +8,20 @@ go; a peer that is frozen is left within 5 s.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import grpc
 
-from rankscope._connection import Connection, Failure, Kind, failure_of
-from rankscope.agent.complaints import Complaints
+from rankscope._connection import Failure, Kind, failure_of
 from rankscope.agent.pauses import DENIED_S, Pauses
-from rankscope.agent.ports import Frames, Losses, Marks, Who
+from rankscope.agent.ports import Frames, Losses, Marks, Way, Who
+from rankscope.agent.talk import Answers, Talk
 from rankscope.agent.window import Stand, Window
 from rankscope.errors import RankscopeError, Unavailable
 from rankscope.spool import Frame
 from rankscope_proto.failpoints import reach
 from rankscope_proto.names import GapCause
-from rankscope_proto.v1.ingest_pb2 import Ack, Sealed, StandReply, StandRequest
-from rankscope_proto.v1.ingest_pb2_grpc import IngestStub
+from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
 
 POLL_S = 0.1
 WATCHDOG_S = 4.5
@@ -33,7 +32,6 @@ LONGEST_WATCHDOG_S = 36.0
 QUIET_S = 2.0
 """Answers to batches say what is durable; without one for this long it is asked for. After the last batch at once."""
 STAND_S = 1.0
-STAND_TIMEOUT_S = 4.5
 STALLED_S = 60.0
 
 STRIKES = 3
@@ -43,49 +41,40 @@ KEEP_S = 0.25
 """Age at which the standing is written down again."""
 
 
-Metadata = tuple[tuple[str, str], ...]
-
-
 class Sender:
     """Sends a spool from daemon threads of its own.
 
     Args:
         frames: The spool, held by this process.
         who: Whose it is.
-        connect: The way to a gateway; asked at each attempt.
+        way: How to reach a gateway.
         window: From where to go on.
         losses: Told of every batch refused for good.
         marks: Told before anything is sent.
-        keys: API keys to try, in order; asked at each attempt; none: the connection's own.
-        complaints: Says what goes wrong.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each collaborator
+    def __init__(
         self,
         frames: Frames,
         who: Who,
         *,
-        connect: Callable[[], Connection],
+        way: Way,
         window: Window,
         losses: Losses,
         marks: Marks,
-        keys: Callable[[], Sequence[str]] = tuple,
-        complaints: Complaints | None = None,
     ) -> None:
         self._frames = frames
         self._who = who
-        self._connect = connect
+        self._way = way
         self._window = window
         self._losses = losses
         self._marks = marks
-        self._keys = keys
-        self._complaints = complaints or Complaints()
         self._changed = threading.Condition()
         self._pauses = Pauses()
         now = time.monotonic()
         self._ahead: tuple[int, Frame] | None = None
         self._cause: Failure | None = None
-        self._connection: Connection | None = None
+        self._talk: Talk | None = None
         self._head: int | None = None
         self._refused: set[int] = set()
         self._kept: Stand | None = None
@@ -96,11 +85,10 @@ class Sender:
         self._patience_s = WATCHDOG_S
         self._strikes = 0
         self._is_ending = False
-        self._call: grpc.Call | None = None
+        self._call: Answers | None = None
         self._conversation = 0
         self._is_closed = False
         self.failure = ""
-        self.endpoint = ""
         self._thread = threading.Thread(target=self._run, name="rankscope-send", daemon=True)
         self._thread.start()
 
@@ -108,6 +96,12 @@ class Sender:
     def stand(self) -> Stand:
         """What is in the broker and in the store."""
         return Stand(self._window.accepted, self._window.durable)
+
+    @property
+    def endpoint(self) -> str:
+        """The gateway in use; "" where none is."""
+        talk = self._talk
+        return "" if talk is None else talk.endpoint
 
     @property
     def moved_at(self) -> float:
@@ -118,6 +112,11 @@ class Sender:
         """Whether the store has all there is now, or it was declared lost."""
         with self._changed:
             return self._is_through()
+
+    def backlog_bytes(self) -> int:
+        """Bytes of segments that hold something not durable."""
+        with self._changed:
+            return self._frames.backlog_bytes
 
     def wake(self) -> None:
         """Look for new frames now."""
@@ -162,21 +161,15 @@ class Sender:
 
     def _converse(self) -> None:
         """One stream: until it fails, is cancelled, or this is closed."""
-        self._cause = self._head = None
-        self._connection = connection = self._connect()
-        self.endpoint = connection.endpoint
-        metadata = connection.metadata(self._key())
-        stub = IngestStub(connection.channel())
-        stand = self._asked(stub, metadata)
+        self._cause = self._head = self._talk = None
+        self._talk = talk = Talk(self._way.connect(), self._who, key=self._key())
+        self._asked_at = time.monotonic()
+        stand = talk.stand()
         with self._changed:
             self._window.begin(stand)
             self._answered_at = time.monotonic()
             self._conversation += 1
-            number = self._conversation
-        # No deadline: the stream lives as long as the run. Keepalive and the watchdog end a dead one.
-        call = stub.Stream(self._requests(number, stub, metadata=metadata), metadata=metadata)
-        with self._changed:
-            self._call = call
+            self._call = call = talk.stream(self._requests(self._conversation, talk))
         try:
             for ack in call:
                 self._take_ack(ack)
@@ -190,18 +183,18 @@ class Sender:
                 self._changed.notify_all()
 
     def _key(self) -> str | None:
-        keys = self._keys()
+        keys = self._way.keys()
         return keys[self._pauses.denials % len(keys)] if keys else None
 
-    def _requests(self, conversation: int, stub: IngestStub, *, metadata: Metadata) -> Iterator[Sealed]:
+    def _requests(self, conversation: int, talk: Talk) -> Iterator[Sealed]:
         """The batches to send; runs in gRPC's own thread, which outlives its stream by a moment."""
         try:
             while self._goes_on(conversation):
-                sealed = self._next_sealed()
+                sealed = self._next_sealed(talk)
                 if sealed is not None:
                     yield sealed
                     reach("agent.after_send")
-                elif not self._bides(stub, metadata):
+                elif not self._bides(talk):
                     return
         except (RankscopeError, OSError) as error:
             with self._changed:
@@ -210,7 +203,7 @@ class Sender:
     def _goes_on(self, conversation: int) -> bool:
         return conversation == self._conversation and not self._is_closed
 
-    def _bides(self, stub: IngestStub, metadata: Metadata) -> bool:
+    def _bides(self, talk: Talk) -> bool:
         """Nothing can go now: wait a little, or ask what is durable; whether the stream goes on."""
         with self._changed:
             if self._has_stopped_answering():
@@ -218,9 +211,9 @@ class Sender:
             is_due = self._is_time_to_ask()
             if not is_due:
                 self._changed.wait(POLL_S)
-        return not is_due or self._ask(stub, metadata)
+        return not is_due or self._ask(talk)
 
-    def _next_sealed(self) -> Sealed | None:
+    def _next_sealed(self, talk: Talk) -> Sealed | None:
         """The next batch, where it may go now; from then on it is on the way."""
         with self._changed:
             if self._is_closed or self._pauses.left_s() > 0:
@@ -234,19 +227,7 @@ class Sender:
             again = self._window.send(frame.seq, len(frame.payload))
             self._ahead = None
             self._is_ending |= frame.is_last
-            return self._sealed(frame, again=again)
-
-    def _sealed(self, frame: Frame, *, again: bool) -> Sealed:
-        return Sealed(
-            payload=frame.payload,
-            incarnation=self._who.incarnation,
-            seq=frame.seq,
-            digest=frame.digest,
-            rows=frame.rows,
-            week=frame.week,
-            base=self._window.base,
-            again=again,
-        )
+            return talk.sealed(frame, base=self._window.base, again=again)
 
     def _may_send(self, frame: Frame) -> bool:
         window = self._window
@@ -293,10 +274,11 @@ class Sender:
             return False
         return self._is_ending or self._next_frame() is not None or now - self._answered_at >= QUIET_S
 
-    def _ask(self, stub: IngestStub, metadata: Metadata) -> bool:
+    def _ask(self, talk: Talk) -> bool:
         """Ask where this incarnation stands, in the stream's own thread; whether the stream goes on."""
         try:
-            stand = self._asked(stub, metadata)
+            self._asked_at = time.monotonic()
+            stand = talk.stand()
         except grpc.RpcError as error:
             with self._changed:
                 self._give_up_call(failure_of(error, self.endpoint))
@@ -307,20 +289,6 @@ class Sender:
                 self._window.learn(stand)
                 self._note_progress(before)
         return True
-
-    def _asked(self, stub: IngestStub, metadata: Metadata) -> Stand | None:
-        """Where the gateway says this incarnation stands; None when it is too old to tell."""
-        self._asked_at = time.monotonic()
-        sender = StandRequest.Sender(
-            project=self._who.project, run_id=self._who.run_id, incarnation=self._who.incarnation
-        )
-        try:
-            reply: StandReply = stub.Stand(StandRequest(senders=[sender]), timeout=STAND_TIMEOUT_S, metadata=metadata)
-        except grpc.RpcError as error:
-            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                return None
-            raise
-        return Stand(reply.stands[0].accepted, reply.stands[0].durable) if reply.stands else None
 
     def _take_ack(self, ack: Ack) -> None:
         reach("agent.after_ack")
@@ -377,7 +345,12 @@ class Sender:
             cause = GapCause.OVERSIZE if is_out else GapCause.QUARANTINED
             self._refuse(head, cause, detail=str(failure.error))
             return
-        self._fail(failure)
+        with self._changed:
+            is_idle = head is None and self._is_through()
+        if is_idle:  # the gateway ends streams on which nothing comes: there is nothing to say
+            self._pause(failure)
+        else:
+            self._fail(failure)
 
     def _refuse(self, seq: int, cause: GapCause, *, detail: str) -> None:
         with self._changed:
@@ -388,17 +361,17 @@ class Sender:
                 self._losses.refuse(frame, cause, detail=detail)
                 self._refused.add(seq)
             self._window.pass_over(seq)
-        self._complaints.tell(f"batch {seq} of {self._who.incarnation.hex()}: {detail}", about=f"refused {cause}")
+        self._way.complaints.tell(f"batch {seq} of {self._who.incarnation.hex()}: {detail}", about=f"refused {cause}")
 
     def _fail(self, failure: Failure) -> None:
         text = str(failure.error)
         self.failure = text
-        if self._connection is not None and failure.kind not in {Kind.DENIED, Kind.OURS}:
-            self._connection.leave(self.endpoint)
-        self._complaints.tell(f"{text}; the data stays in the spool", about=f"{failure.kind} {self.endpoint}")
+        if self._talk is not None and failure.kind not in {Kind.DENIED, Kind.OURS}:
+            self._talk.leave()
+        self._way.complaints.tell(f"{text}; the data stays in the spool", about=f"{failure.kind} {self.endpoint}")
         self._pause(failure)
 
     def _pause(self, failure: Failure | None) -> None:
-        keys = len(self._keys())
+        keys = len(self._way.keys())
         with self._changed:
             self._pauses.take_failure(failure, keys=keys)

@@ -1,0 +1,205 @@
+"""Sends every spool below a root: live ones at once, what dead processes left behind a few at a time.
+
+Promises: a trainer that lives waits for no backlog; each spool has one sender on this machine; a spool is removed when
+the store has all of it and nobody appends to it any more, and not before.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.agent.adopt import Adopted
+from rankscope.agent.complaints import Complaints
+from rankscope.agent.courier import Courier
+from rankscope.agent.ways import Ways
+from rankscope.errors import RankscopeError
+from rankscope.spool import SpoolError, SpoolHead, SpoolHeldError, SpoolReader, spools
+from rankscope_proto.names import ProcessRole
+
+BACKLOGS = 2
+"""Spools of dead processes that are sent at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolReport:
+    """How one spool stands, for people and programs.
+
+    Attributes:
+        incarnation: Hex.
+        run_id: The run.
+        rank: Global; -1: none.
+        is_live: Whether its owner may append.
+        accepted: Every seq below it is in the broker.
+        durable: Every seq below it is in the store.
+        backlog_bytes: Bytes of segments that hold something not durable.
+        endpoint: The gateway in use; empty: none yet.
+        failure: What stands in the way; empty: nothing.
+    """
+
+    incarnation: str
+    run_id: str
+    rank: int
+    is_live: bool
+    accepted: int
+    durable: int
+    backlog_bytes: int
+    endpoint: str
+    failure: str
+
+
+class Carrier:
+    """Sends the spools of a root.
+
+    Args:
+        root: The folder of the spools.
+        ways: Where they go.
+        keys: Keys to try behind a spool's own.
+        any_file_system: Whether the root may lie on a shared file system.
+        complaints: Says what goes wrong.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        ways: Ways,
+        *,
+        keys: Sequence[str] = (),
+        any_file_system: bool = False,
+        complaints: Complaints | None = None,
+    ) -> None:
+        self.root = root
+        self._ways = ways
+        self._keys = tuple(keys)
+        self._courier = Courier(root, any_file_system=any_file_system)
+        self._complaints = complaints or Complaints()
+        self._adopted: dict[Path, Adopted] = {}
+        self._left: dict[Path, SpoolHead] = {}
+        self._moved_at = time.monotonic()
+        self.removed = 0
+        self.held_by_others: dict[Path, str] = {}
+
+    @property
+    def moved_at(self) -> float:
+        """Monotonic second of the last progress of any spool."""
+        return max([self._moved_at, *(one.sender.moved_at for one in self._adopted.values())])
+
+    @property
+    def has_live(self) -> bool:
+        """Whether a process appends to one of the spools."""
+        return any(not one.reader.owner_is_gone for one in list(self._adopted.values()))
+
+    @property
+    def is_through(self) -> bool:
+        """Whether the store has all there is; what another process sends counts as not there yet."""
+        return not self._left and not self.held_by_others and all(one.sender.is_delivered() for one in self._senders())
+
+    def tick(self) -> None:
+        """Look for spools, begin to send them, and remove those that are done; called about once a second."""
+        self._finish()
+        self._look()
+        self._take_up()
+
+    def wake(self) -> None:
+        """Look for new batches now."""
+        for one in self._senders():
+            one.wake()
+
+    def reports(self) -> list[SpoolReport]:
+        """How each spool that is sent stands."""
+        return [_report(one) for one in self._senders()]
+
+    @property
+    def waiting(self) -> int:
+        """Spools of dead processes whose turn has not come."""
+        return len(self._left)
+
+    def close(self) -> None:
+        """Stop sending; what is not durable stays."""
+        self._finish()
+        for one in self._senders():
+            one.close()
+        self._adopted.clear()
+
+    def _senders(self) -> list[Adopted]:
+        return list(self._adopted.values())
+
+    def _finish(self) -> None:
+        for folder, one in list(self._adopted.items()):
+            try:
+                is_over = one.finish()
+            except (OSError, SpoolError) as error:
+                self._complaints.tell(f"{folder} cannot be ended: {error}", about=f"end {folder}")
+                is_over = not folder.exists()
+            if is_over:
+                one.close()
+                del self._adopted[folder]
+                self.removed += 1
+                self._moved_at = time.monotonic()
+
+    def _look(self) -> None:
+        """Adopt what lives, and remember what does not."""
+        found = set(spools(self.root))
+        for folder in [*self._left.keys() - found, *self.held_by_others.keys() - found]:
+            self._left.pop(folder, None)
+            self.held_by_others.pop(folder, None)
+        for folder in sorted(found - self._adopted.keys() - self._left.keys()):
+            try:
+                reader = SpoolReader(folder)
+            except SpoolError as error:
+                self._complaints.tell(f"{error}; it is left alone", about=f"read {folder}")
+                continue
+            if reader.owner_is_gone:
+                self._left[folder] = reader.head
+            else:
+                self._adopt(folder)
+
+    def _take_up(self) -> None:
+        """Begin with what dead processes left: statements first, which are small, then the oldest."""
+        sent = sum(one.was_left for one in self._senders())
+        for folder in sorted(self._left, key=lambda folder: (not _is_statement(self._left[folder]), folder.name)):
+            if sent >= BACKLOGS:
+                return
+            if self._adopt(folder, was_left=True):
+                del self._left[folder]
+                sent += 1
+
+    def _adopt(self, folder: Path, *, was_left: bool = False) -> bool:
+        try:
+            self._adopted[folder] = Adopted(
+                folder,
+                connect=lambda reader: self._ways.connection(reader.head.endpoints),
+                keys=self._keys,
+                courier=self._courier,
+                complaints=self._complaints,
+                was_left=was_left,
+            )
+        except SpoolHeldError as error:
+            self.held_by_others[folder] = str(error)
+            return False
+        except (OSError, RankscopeError) as error:
+            self._complaints.tell(f"{folder} cannot be sent: {error}", about=f"adopt {folder}")
+            return False
+        self.held_by_others.pop(folder, None)
+        self._moved_at = time.monotonic()
+        return True
+
+
+def _is_statement(head: SpoolHead) -> bool:
+    return head.process_role == ProcessRole.AGENT.code
+
+
+def _report(one: Adopted) -> SpoolReport:
+    head, sender = one.reader.head, one.sender
+    accepted, durable = sender.stand
+    return SpoolReport(
+        head.incarnation.hex(),
+        head.run_id,
+        head.rank,
+        is_live=not one.reader.owner_is_gone,
+        accepted=accepted,
+        durable=durable,
+        backlog_bytes=sender.backlog_bytes(),
+        endpoint=sender.endpoint,
+        failure=sender.failure,
+    )
