@@ -1,10 +1,13 @@
 """Says whether the tier in this container answers: exit 0 or 1, one line. The image's HEALTHCHECK.
 
-The gateway is asked by gRPC's health protocol, the query service at `/readyz`. A writer listens nowhere:
+The gateway is asked by gRPC's health protocol, the query service at `/readyz`. Over TLS either only shakes hands:
+a client's certificate, which more may need, is not the container's to have. A writer listens nowhere:
 it lives as long as process 1 does, which Docker watches already.
 """
 
 import os
+import socket
+import ssl
 import sys
 import urllib.request
 from pathlib import Path
@@ -28,11 +31,27 @@ def main() -> int:
 
 def ask(words: list[str]) -> str:
     """The healthy answer of the tier that this command line started; anything else is raised."""
+    is_tls = bool(os.environ.get("RANKSCOPE_TLS_CERT"))
     if "gateway" in words:
-        return ask_gateway(port_of("RANKSCOPE_GATEWAY_LISTEN", default=8471))
+        port = port_of("RANKSCOPE_GATEWAY_LISTEN", default=8471)
+        return shake_hands(port) if is_tls else ask_gateway(port)
     if "query-service" in words:
-        return ask_query_service(port_of("RANKSCOPE_QUERY_LISTEN", default=8470))
+        port = port_of("RANKSCOPE_QUERY_LISTEN", default=8470)
+        return shake_hands(port) if is_tls else ask_query_service(port)
     return "listens nowhere"
+
+
+def shake_hands(port: int) -> str:
+    """The TLS version spoken there, or raises `OSError`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # our own process on loopback; nothing is sent
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain,
+        context.wrap_socket(plain) as connection,
+    ):
+        return connection.version() or "TLS"
 
 
 def ask_gateway(port: int) -> str:

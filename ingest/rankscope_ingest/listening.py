@@ -33,10 +33,9 @@ def must_be_safe(settings: GatewaySettings) -> None:
     listen = settings.gateway_listen
     if not listen.startswith("unix:"):
         host_and_port(listen, setting=_SETTING)
-    if (settings.tls_cert is None) is not (settings.tls_key is None):
-        raise ConfigError("RANKSCOPE_TLS_CERT and RANKSCOPE_TLS_KEY go together: set both, or neither")
-    if settings.tls_client_ca and not settings.tls_cert:
-        raise ConfigError("RANKSCOPE_TLS_CLIENT_CA needs RANKSCOPE_TLS_CERT and RANKSCOPE_TLS_KEY as well")
+    for name, path in (("KEY", settings.tls_key), ("CLIENT_CA", settings.tls_client_ca)):
+        if path and not settings.tls_cert:
+            raise ConfigError(f"RANKSCOPE_TLS_{name} is set, and RANKSCOPE_TLS_CERT is not: set it too, or neither")
     missing = _missing(settings)
     if is_local(listen) or not missing:
         return
@@ -51,7 +50,7 @@ def must_be_safe(settings: GatewaySettings) -> None:
 def _missing(settings: GatewaySettings) -> str:
     parts = {
         "RANKSCOPE_KEYS (--keys)": settings.keys is None,
-        "RANKSCOPE_TLS_CERT with RANKSCOPE_TLS_KEY (--tls-cert, --tls-key)": settings.tls_cert is None,
+        "RANKSCOPE_TLS_CERT (--tls-cert)": settings.tls_cert is None,
     }
     return " and ".join(name for name, is_missing in parts.items() if is_missing)
 
@@ -77,9 +76,10 @@ def bind(server: grpc.aio.Server, settings: GatewaySettings) -> None:
 
 
 def _credentials(settings: GatewaySettings) -> grpc.ServerCredentials | None:
-    if settings.tls_cert is None or settings.tls_key is None:
+    if settings.tls_cert is None:
         return None
-    certificates = Certificates(settings.tls_cert, settings.tls_key, client_ca=settings.tls_client_ca)
+    key = settings.tls_key or settings.tls_cert
+    certificates = Certificates(settings.tls_cert, key, client_ca=settings.tls_client_ca)
     return grpc.dynamic_ssl_server_credentials(
         certificates.read(),
         cast("Callable[[], grpc.ServerCertificateConfiguration]", certificates.fetch),  # None: as before

@@ -93,8 +93,12 @@ class GatewaySettings(LogSettings):
     keys: Path | None = Field(
         default=None, description="File of the API keys that senders need (`rankscope keys create`); none: no keys."
     )
-    tls_cert: Path | None = Field(default=None, description="PEM file of this server's certificate; none: no TLS.")
-    tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key, not encrypted.")
+    tls_cert: Path | None = Field(
+        default=None, description="PEM file of this server's certificate, the chain behind it; none: no TLS."
+    )
+    tls_key: Path | None = Field(
+        default=None, description="PEM file of its key, not encrypted, where it is not in the same file."
+    )
     tls_client_ca: Path | None = Field(
         default=None, description="PEM file of the authorities that sign clients; set: each client needs a certificate."
     )

@@ -5,11 +5,13 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from tests.ground.certificates import Authority
 from tests.house.tree import ROOT
 
 CHECK = runpy.run_path(str(ROOT / "deploy/health.py"))
@@ -68,6 +70,21 @@ def test_the_tier_is_known_by_its_command_and_its_port_by_its_setting(
 
     assert CHECK["ask"](["python", "/opt/rankscope/bin/rankscope", "query-service", ""]) == "204"
     assert CHECK["ask"](["python", "/opt/rankscope/bin/rankscope", "writer", ""]) == "listens nowhere"
+
+
+def test_a_tier_behind_tls_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Authority(tmp_path).signed("server")
+    server = grpc.server(ThreadPoolExecutor(1))
+    credentials = grpc.ssl_server_credentials([(pair.key.read_bytes(), pair.cert.read_bytes())])
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    monkeypatch.setenv("RANKSCOPE_TLS_CERT", str(pair.cert))
+    monkeypatch.setenv("RANKSCOPE_GATEWAY_LISTEN", f"0.0.0.0:{port}")
+
+    assert CHECK["ask"](["rankscope", "gateway", ""]) == "TLSv1.3"
+    server.stop(None).wait()
+    with pytest.raises(OSError, match="refused"):
+        CHECK["ask"](["rankscope", "gateway", ""])
 
 
 def test_a_port_where_nothing_answers_is_an_error(query_port: int) -> None:

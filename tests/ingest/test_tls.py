@@ -152,15 +152,30 @@ async def test_files_of_tls_that_cannot_be_used_are_named(
     not_a_pair = await refusal({**base, **tls(Pair(server.cert, other.key))})
     not_there = await refusal({**base, **tls(Pair(missing, server.key))})
     not_pem = await refusal({**base, **tls(server, client_ca=server.key)})
-    half = await refusal({**base, "RANKSCOPE_TLS_CERT": str(server.cert)})
+    no_key = await refusal({**base, "RANKSCOPE_TLS_CERT": str(server.cert)})
+    no_cert = await refusal({**base, "RANKSCOPE_TLS_KEY": str(server.key)})
     only_clients = await refusal({**base, "RANKSCOPE_TLS_CLIENT_CA": str(authority.ca)})
 
     assert "RANKSCOPE_TLS_KEY" in not_a_pair
     assert "of one pair" in not_a_pair
     assert f"RANKSCOPE_TLS_CERT is {str(missing)!r}: No such file" in not_there
     assert "RANKSCOPE_TLS_CLIENT_CA" in not_pem
-    assert half == "RANKSCOPE_TLS_CERT and RANKSCOPE_TLS_KEY go together: set both, or neither"
-    assert "needs RANKSCOPE_TLS_CERT" in only_clients
+    assert "of one pair" in no_key
+    assert no_cert == "RANKSCOPE_TLS_KEY is set, and RANKSCOPE_TLS_CERT is not: set it too, or neither"
+    assert only_clients == "RANKSCOPE_TLS_CLIENT_CA is set, and RANKSCOPE_TLS_CERT is not: set it too, or neither"
+
+
+async def test_one_file_may_hold_certificate_and_key(
+    broker: Broker, authority: Authority, server: Pair, tmp_path: Path
+) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(server.cert.read_bytes() + server.key.read_bytes())
+
+    async with (
+        running(broker, {"RANKSCOPE_TLS_CERT": str(both)}) as address,
+        over_tls(address, authority.ca) as channel,
+    ):
+        assert (await push(channel, Sender().next())).outcome == Ack.OUTCOME_ACCEPTED
 
 
 async def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
