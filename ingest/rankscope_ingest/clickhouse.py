@@ -8,7 +8,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from pydantic import SecretStr
 
 from rankscope_ingest.addresses import shown
-from rankscope_ingest.errors import CannotStart, StoreUncertain, StoreUnfit
+from rankscope_ingest.errors import CannotStart, StoreRefused, StoreUncertain, StoreUnfit
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.storage import INSERT_SETTINGS, landing_schema
 
@@ -28,6 +28,16 @@ FLOOR = (25, 6)
 TARGETS = (*(section.table for section in SECTIONS), "batches", "trace_index")
 """Every table that a view of `landing` fills."""
 
+VIEWS = frozenset(f"{target}_from_landing" for target in TARGETS)
+"""Every view that fills one."""
+
+PARSING = frozenset({6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 128, 131, 190, 349, 443, 444})
+"""Codes under which bytes that cannot be parsed are refused; several of them are also a view's."""
+OVERLOADED = frozenset({159, 202, 209, 210, 241, 252, 999})
+"""Time-out, too many queries, network, memory, too many parts, Keeper: passes by itself."""
+NO_SPACE = 243
+
+_CODE = re.compile(r"\bcode: (\d+)", re.IGNORECASE)
 _WINDOW = re.compile(r"replicated_deduplication_window = (\d+)")
 _SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 Result = TypeVar("Result")
@@ -72,20 +82,46 @@ class Store:
         """Runs a query and returns its rows."""
         return await self._call(lambda client: client.query(query, parameters=parameters or None).result_rows)
 
-    async def write(self, body: bytes, *, token: str) -> None:
+    async def write(
+        self, body: bytes, *, token: str, settings: Mapping[str, str | int] | None = None, table: str = "landing"
+    ) -> None:
         """Inserts one group into `landing` and returns once every table has it.
 
         Args:
             body: Length-delimited `Batch` messages; one insert is one block.
             token: Deduplication token: the same body under the same token has no further effect.
+            settings: Those under which the insert was begun; None: this version's.
+            table: Where to, if elsewhere; its columns are those of `landing`.
 
         Raises:
+            StoreRefused: It says that it cannot parse the body; a view's fault may read the same.
             StoreUncertain: It failed; the same body under the same token completes it.
         """
-        settings = {**INSERT_SETTINGS, "format_schema": self._schema, "insert_deduplication_token": token}
-        await self._call(
-            lambda client: client.raw_insert("landing", insert_block=body, settings=settings, fmt="Protobuf")
+        own = {"format_schema": self._schema, "insert_deduplication_token": token}
+        every = {**(INSERT_SETTINGS if settings is None else settings), **own}
+        try:
+            await self._call(lambda client: client.raw_insert(table, insert_block=body, settings=every, fmt="Protobuf"))
+        except StoreUncertain as error:
+            if error.number in PARSING:
+                raise StoreRefused(str(error), number=error.number) from error
+            raise
+
+    async def probe(self, body: bytes) -> None:
+        """Parses a group and keeps nothing: what `landing_probe` refuses does not parse.
+
+        Raises:
+            StoreRefused: It does not parse.
+            StoreUncertain: The store could not try.
+        """
+        await self.write(body, token="", table="landing_probe")
+
+    async def views(self) -> frozenset[tuple[str, str]]:
+        """The views of `landing` that stand, each with what tells it from another one under its name."""
+        found = await self.rows(
+            "SELECT name, toString(uuid) FROM system.tables "
+            "WHERE database = currentDatabase() AND engine = 'MaterializedView'"
         )
+        return frozenset((str(name), str(identity)) for name, identity in found)
 
     async def check_version(self) -> None:
         """Refuses a server older than `FLOOR`.
@@ -109,10 +145,8 @@ class Store:
         """
         found = await self.rows("SELECT name, engine_full FROM system.tables WHERE database = currentDatabase()")
         engines = {str(name): str(engine) for name, engine in found}
-        if missing := [name for name in (*TARGETS, "landing") if name not in engines]:
-            raise StoreUnfit(
-                f"ClickHouse at {shown(self._url)} has no table {', '.join(missing)}: run `rankscope migrate`"
-            )
+        if missing := [name for name in (*TARGETS, *sorted(VIEWS), "landing", "landing_probe") if name not in engines]:
+            raise StoreUnfit(f"ClickHouse at {shown(self._url)} has no {', '.join(missing)}: run `rankscope migrate`")
         open_tables = [name for name in TARGETS if not _has_window(engines[name])]
         if open_tables:
             raise StoreUnfit(
@@ -134,7 +168,7 @@ class Store:
                 return work(client)
             except (ClickHouseError, OSError) as error:
                 self._discard_now()
-                raise StoreUncertain(f"ClickHouse at {shown(self._url)}: {_first_line(error)}") from error
+                raise _mapped(f"ClickHouse at {shown(self._url)}: {_first_line(error)}", error) from error
 
     def _opened(self) -> _Client:
         if self._client is None:
@@ -149,6 +183,15 @@ class Store:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _mapped(text: str, error: Exception) -> StoreUncertain:
+    """What an error means: only its code tells; without one the answer was lost."""
+    found = _CODE.search(str(error))
+    number = int(found[1]) if found else 0
+    if number == NO_SPACE:
+        return StoreUncertain(f"{text}; its disk is full: free space there", why="no_space", number=number)
+    return StoreUncertain(text, why="overloaded" if number in OVERLOADED else "uncertain", number=number)
 
 
 def folder_of(url: SecretStr) -> Path | None:

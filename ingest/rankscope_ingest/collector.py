@@ -35,6 +35,7 @@ class Collector:
         self._weight = 0
         self._first_at = 0.0
         self._closed = False
+        self._poked = False
         self._changed = asyncio.Condition()
 
     async def add(self, entries: Iterable[Entry]) -> None:
@@ -58,13 +59,33 @@ class Collector:
             self._closed = True
             self._changed.notify_all()
 
-    async def next_group(self) -> Group | None:
-        """The next group, or None after `close` when nothing is left."""
+    async def drop(self, shard: int) -> bool:
+        """Lets go of what is held of a shard; whether anything was."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._closed or bool(self._entries))
+            before = len(self._entries)
+            for entry in self._entries:
+                if entry.place.shard == shard:
+                    self._count(entry, -1)
+            self._entries = deque(entry for entry in self._entries if entry.place.shard != shard)
+            self._changed.notify_all()
+            return len(self._entries) < before
+
+    async def poke(self) -> None:
+        """Lets `next_group` return at once, with an empty group where there is none to give."""
+        async with self._changed:
+            self._poked = True
+            self._changed.notify_all()
+
+    async def next_group(self) -> Group | None:
+        """The next group, an empty one after `poke`, or None after `close` when nothing is left."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._closed or self._poked or bool(self._entries))
+            if self._poked:
+                self._poked = False
+                return Group(())
             await self._linger()
             if not self._entries:
-                return None
+                return None if self._closed else Group(())
             group = take(self._entries, rows=self._limit_rows, size=self._limit_size)
             for _ in group.entries:
                 self._count(self._entries.popleft(), -1)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 5.0
 FULL_RETRY_MS = 500
 DISK_RETRY_MS = 1_000
+PASSING = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "LOADING", "BUSY ", "NOREPLICAS")
+"""How refusals begin that a fail-over or a slow script brings, and that end by themselves."""
 
 
 class _Client(Protocol):
@@ -35,16 +37,27 @@ class _Client(Protocol):
     async def aclose(self) -> None: ...
 
 
+class _Link(Protocol):
+    """What is called on a connection of redis.asyncio."""
+
+    def on_connect(self) -> "Awaitable[None]": ...
+
+
 class Connection:
     """Commands and scripts of one broker.
 
     Args:
         url: redis://, rediss:// or unix://.
         read_timeout_s: Longest wait for an answer; a blocking read adds its own wait.
+
+    Attributes:
+        address: What messages call the broker.
+        links: Connections opened so far: where it grew, another process may answer under the address.
     """
 
     def __init__(self, url: SecretStr, *, read_timeout_s: float = TIMEOUT_S) -> None:
         self.address = shown(url)
+        self.links = 0
         try:
             client = redis.asyncio.Redis.from_url(
                 url.get_secret_value(),
@@ -53,6 +66,7 @@ class Connection:
                 socket_connect_timeout=TIMEOUT_S,
                 socket_read_size=2**18,  # payloads are 50-250 kB: fewer reads
                 retry=Retry(NoBackoff(), 0),
+                redis_connect_func=self._connected,
             )
         except ValueError as error:
             raise ConfigError(f"RANKSCOPE_REDIS_URL is {self.address!r}: {error}") from error
@@ -61,6 +75,10 @@ class Connection:
     async def close(self) -> None:
         """Closes every connection."""
         await self._client.aclose()
+
+    async def _connected(self, link: _Link) -> None:
+        self.links += 1
+        await link.on_connect()
 
     async def info(self) -> dict[str, str]:
         """What the broker says of itself."""
@@ -99,4 +117,6 @@ class Connection:
                     f"free space there, or see its log ({error})",
                     retry_after_ms=DISK_RETRY_MS,
                 ) from error
+            if str(error).startswith(PASSING):
+                raise BrokerUnavailable(f"Redis at {self.address} takes no commands now: {error}") from error
             raise BrokerUnfit(f"Redis at {self.address} refused a command: {error}") from error

@@ -38,6 +38,9 @@ class Entry:
         digest: 16 bytes, of the sealed bytes.
         rows: Rows in all sections.
         expanded: Bytes that the rows take once each carries its own text; 0: about the payload's.
+        again: Its rows may be in the store already, whole or in part.
+        week: Monday of the sealing time, days since 1970-01-01.
+        stands_for: The entry that this one states as a gap, where the store cannot parse that.
     """
 
     place: Place
@@ -47,6 +50,9 @@ class Entry:
     digest: bytes
     rows: int
     expanded: int = 0
+    again: bool = False
+    week: int = 0
+    stands_for: "Entry | None" = None
 
     @classmethod
     def of(cls, place: Place, fields: Mapping[bytes, bytes]) -> Self:
@@ -59,7 +65,19 @@ class Entry:
             fields[b"digest"],
             int(fields[b"rows"]),
             int(fields.get(b"expanded", 0)),
+            fields.get(b"again") == b"1",
+            int(fields.get(b"week", 0)),
         )
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """What its rows carry: incarnation and seq."""
+        return self.incarnation, self.seq
+
+    @property
+    def accepted(self) -> "Entry":
+        """The entry that the sender waits for: this one, or what it stands for."""
+        return self.stands_for or self
 
     @property
     def weight(self) -> int:
@@ -100,24 +118,39 @@ class Group:
             shards.setdefault(entry.place.shard, []).append(entry)
         return shards
 
-    def manifest(self) -> str:
-        """What must be known to repeat this insert: its token and its entries' places, in order."""
-        places = [[entry.place.shard, entry.place.id] for entry in self.entries]
-        return json.dumps({"token": self.token, "places": places}, separators=(",", ":"))
+    def manifest(self, settings: Mapping[str, str | int]) -> str:
+        """What must be known to repeat this insert: its token, its settings and its entries' places, in order.
+
+        A place has a third part, 1, where the entry is stated as a gap instead.
+        """
+        places = [[entry.place.shard, entry.place.id, *([1] if entry.stands_for else [])] for entry in self.entries]
+        content = {"token": self.token, "settings": settings, "places": places}
+        return json.dumps(content, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An insert that was begun: its token and the places of its entries, in order."""
+    """An insert that was begun.
+
+    Attributes:
+        token: Its token.
+        settings: Its settings.
+        places: Where its entries are, in order.
+        set_aside: Those of them that are stated as gaps.
+    """
 
     token: str
+    settings: Mapping[str, str | int]
     places: tuple[Place, ...]
+    set_aside: frozenset[Place]
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
         """The manifest that `Group.manifest` wrote."""
         content = json.loads(text)
-        return cls(content["token"], tuple(Place(shard, name) for shard, name in content["places"]))
+        places = tuple(Place(part[0], part[1]) for part in content["places"])
+        aside = frozenset(Place(part[0], part[1]) for part in content["places"] if len(part) > 2)
+        return cls(content["token"], content["settings"], places, aside)
 
 
 def take(entries: Iterable[Entry], *, rows: int, size: int) -> Group:

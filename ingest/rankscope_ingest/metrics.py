@@ -27,7 +27,9 @@ CALLS_REFUSED = Counter(
 STREAMS = Gauge("rankscope_ingest_streams", "Streams of batches open at the gateway.")
 
 ROWS_WRITTEN = Counter("rankscope_ingest_rows_written", "Rows durable in the store.")
-INSERTS = Counter("rankscope_ingest_inserts", "Inserts tried, by result: ok, uncertain.", ["result"])
+INSERTS = Counter(
+    "rankscope_ingest_inserts", "Inserts tried, by result: ok, uncertain, overloaded, no_space, refused.", ["result"]
+)
 INSERT_SECONDS = Histogram(
     "rankscope_ingest_insert_seconds",
     "Time of one insert.",
@@ -41,7 +43,12 @@ GROUP_ROWS = Histogram(
 STREAM_LAG = Gauge(
     "rankscope_ingest_stream_lag_seconds", "Age of the oldest batch of the last insert when it was written."
 )
-ENTRIES_GONE = Counter("rankscope_ingest_entries_gone", "Pending entries whose data is no longer in the broker.")
+PRESENT = Counter(
+    "rankscope_ingest_batches_present", "Batches not inserted because the store had their rows: duplicates prevented."
+)
+SET_BACK = Counter(
+    "rankscope_ingest_senders_set_back", "Times a sender was asked again for batches that vanished from the broker."
+)
 
 
 def serve_metrics(listen: str, *, setting: str) -> None:

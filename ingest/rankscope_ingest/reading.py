@@ -1,24 +1,20 @@
-"""Reading the shards in order, without passing over an entry.
+"""Reading the shards in order, each from its beginning once it is held, without passing over an entry.
 
-An entry that the broker handed out and whose answer was lost stays pending for this consumer and
-is never handed out as new again. So after every failed read, as at the start, reading goes on
-with what is pending behind the last entry seen, and only then with new entries.
+What is in a stream is not committed; so a shard that came, or came back after the broker was
+another process, is read from its first entry. Entries up to the newest of that moment may have
+rows in the store already and are marked `again`, as are those whose sender says so.
 """
 
 import asyncio
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rankscope_ingest import metrics
 from rankscope_ingest.collector import Collector
-from rankscope_ingest.entries import Entry, Place
-from rankscope_ingest.errors import BrokerUnavailable, Busy
+from rankscope_ingest.entries import Entry
 from rankscope_ingest.patience import patiently
-from rankscope_proto.identity import SHARDS
-
-logger = logging.getLogger(__name__)
+from rankscope_ingest.shards import Held
 
 READ_BLOCK_MS = 250
 READ_PAUSE_S = 0.02
@@ -26,18 +22,44 @@ READ_PAUSE_S = 0.02
 MAX_READ_BYTES = 16 * 2**20
 MAX_READ_COUNT = 64
 """Most entries of one shard in one read."""
+_NOTHING = (0, 0)
+"""An id before every entry's."""
 
 
 class EntrySource(Protocol):
-    """The broker as reading needs it; `Buffer` says what each method promises."""
+    """The broker as reading needs it; `Streams` says what each method promises."""
 
-    async def read(self, *, count: int, block_ms: int) -> list[Entry]:
-        """New entries."""
+    async def read(self, after: Mapping[int, str], *, count: int, block_ms: int) -> list[Entry]:
+        """Entries behind a position of each shard."""
         ...
 
-    async def pending(self, after: Sequence[str], *, count: int) -> tuple[list[Entry], list[Place]]:
-        """Entries read before and not committed, and places whose data is gone."""
+
+class Identity(Protocol):
+    """Tells whether the broker is still the process it was; `Shards` says how."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of the broker's process."""
         ...
+
+    async def is_same_broker(self) -> bool:
+        """Whether it is."""
+        ...
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where reading a shard stands.
+
+    Attributes:
+        lease: Under which it is read.
+        after: Id of the last entry read.
+        doubtful_to: Newest id whose entry may have rows in the store.
+    """
+
+    lease: Held
+    after: str
+    doubtful_to: tuple[int, int]
 
 
 class Reading:
@@ -46,55 +68,89 @@ class Reading:
     Args:
         source: The broker.
         collector: Takes the entries; bounds how far reading runs ahead.
+        identity: Asked after every read: what another broker gave is read again from the beginning.
     """
 
-    def __init__(self, source: EntrySource, collector: Collector) -> None:
+    def __init__(self, source: EntrySource, collector: Collector, *, identity: Identity) -> None:
         self._source = source
         self._collector = collector
-        self._seen = ["0"] * SHARDS
+        self._identity = identity
+        self._positions: dict[int, _Position] = {}
+        self._opened = asyncio.Event()
         self._entry_bytes = MAX_READ_BYTES
+
+    @property
+    def shards(self) -> dict[int, Held]:
+        """The shards that are read, each with the lease under which it is."""
+        return {shard: position.lease for shard, position in self._positions.items()}
+
+    def open(self, shard: int, lease: Held, *, doubtful_to: str) -> None:
+        """Reads a shard from its first entry on.
+
+        Args:
+            shard: 0-based, not read now.
+            lease: Under which it is read.
+            doubtful_to: Id of the newest entry that may have rows in the store.
+        """
+        self._positions[shard] = _Position(lease, "0-0", _numbers(doubtful_to))
+        self._opened.set()
+
+    async def close(self, shard: int) -> bool:
+        """Reads a shard no longer and lets go of what was read of it.
+
+        Returns:
+            Whether nothing that is left in the shard may have rows in the store.
+        """
+        position = self._positions.pop(shard, None)
+        if not self._positions:
+            self._opened.clear()
+        if position is None:
+            return False
+        was_dropped = await self._collector.drop(shard)
+        has_passed = _numbers(position.after) >= position.doubtful_to
+        return position.doubtful_to == _NOTHING or (has_passed and not was_dropped)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Reads until `stop` is set, then closes the collector."""
         try:
-            await self._catch_up(stop)
             while not stop.is_set():
                 await self._collector.room()
-                await self._read_new(stop)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._opened.wait(), READ_BLOCK_MS / 1_000)
+                    await self._read(stop)
         finally:
             await self._collector.close()
 
-    async def _read_new(self, stop: asyncio.Event) -> None:
-        try:
-            entries = await self._source.read(count=self._count(), block_ms=READ_BLOCK_MS)
-        except (BrokerUnavailable, Busy) as error:
-            logger.warning("reading stopped: %s", error)
-            await self._catch_up(stop)
+    async def _read(self, stop: asyncio.Event) -> None:
+        epoch = self._identity.epoch
+        positions = {shard: position for shard, position in self._positions.items() if position.lease.epoch == epoch}
+        after = {shard: position.after for shard, position in positions.items()}
+        if not after:
+            await asyncio.sleep(READ_PAUSE_S)
             return
-        if entries:
-            await self._take(entries)
+        entries = await patiently(lambda: self._source.read(after, count=self._count(), block_ms=READ_BLOCK_MS))
+        if not await patiently(self._identity.is_same_broker) or self._identity.epoch != epoch:
+            return  # another process answered: `Writer` opens the shards again
+        current = {shard for shard, position in positions.items() if self._positions.get(shard) is position}
+        taken = [self._seen(entry) for entry in entries if entry.place.shard in current]
+        if taken:
+            self._entry_bytes = sum(len(entry.payload) for entry in taken) // len(taken) + 1
+            await self._collector.add(taken)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), READ_PAUSE_S)
 
-    async def _catch_up(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            await self._collector.room()
-            entries, gone = await patiently(lambda: self._source.pending(self._seen, count=self._count()))
-            if not entries and not gone:
-                return
-            for place in gone:
-                logger.error("a pending entry has no data left in the broker", extra={"place": f"{place}"})
-                metrics.ENTRIES_GONE.inc()
-                self._seen[place.shard] = place.id
-            await self._take(entries)
-
-    async def _take(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            self._seen[entry.place.shard] = entry.place.id
-        if entries:
-            self._entry_bytes = sum(len(entry.payload) for entry in entries) // len(entries) + 1
-        await self._collector.add(entries)
+    def _seen(self, entry: Entry) -> Entry:
+        position = self._positions[entry.place.shard]
+        position.after = entry.place.id
+        return replace(entry, again=True) if _numbers(entry.place.id) <= position.doubtful_to else entry
 
     def _count(self) -> int:
         """Entries to ask of each shard: the broker bounds a read by count only, so by the size last seen."""
-        return max(1, min(MAX_READ_COUNT, MAX_READ_BYTES // (self._entry_bytes * SHARDS)))
+        shards = max(1, len(self._positions))
+        return max(1, min(MAX_READ_COUNT, MAX_READ_BYTES // (self._entry_bytes * shards)))
+
+
+def _numbers(entry_id: str) -> tuple[int, int]:
+    """An entry's id as what it compares by: milliseconds and a running number."""
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number)

@@ -1,85 +1,43 @@
 """The writer: from the broker's streams to durable rows, each batch exactly once.
 
-The order of one group: its manifest is kept, it is inserted under its token, its entries are
-committed (which moves the senders' durable watermarks), the manifest is forgotten. Killed at any
-point, the next start finds the manifest and repeats the same bytes under the same token, which
-adds nothing where the insert had happened and completes it where it had half happened. Then come
-the entries that were read and never committed, then new ones.
-
-Any failed insert is uncertain and is repeated as it is, for as long as it takes; it is never cut
-into smaller ones, because those would have other tokens (tried: 36,300 rows for 18,300).
-Stopping: reading ends, what was read is written and committed, the connections close.
+It holds shards by leases, opens each that comes (`Mover.settle`, then reading from its first entry),
+moves group after group, and gives shards beyond its share back between two groups. Stopping:
+reading ends, what was read is written and committed, the shards are handed over, the connections close.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import Literal, Protocol
 
 from rankscope_ingest import metrics
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.clickhouse import Store
 from rankscope_ingest.collector import Collector
 from rankscope_ingest.connection import TIMEOUT_S
-from rankscope_ingest.entries import Entry, Group, Manifest, Place
-from rankscope_ingest.errors import StoreUncertain
+from rankscope_ingest.dead_letters import DeadLetters
+from rankscope_ingest.errors import BrokerUnavailable, Busy
 from rankscope_ingest.migrate import check_migrated, migrate
+from rankscope_ingest.moving import Letters, Mover, RowSink, Source
 from rankscope_ingest.patience import patiently
 from rankscope_ingest.reading import READ_BLOCK_MS, EntrySource, Reading
 from rankscope_ingest.settings import WriterSettings
-from rankscope_ingest.shards import holding_the_shards
+from rankscope_ingest.shards import LeaseBroker, Shards
 from rankscope_ingest.streams import Streams
 
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_S = 10.0
-"""Longest wait at the end for the last groups; what is left stays pending and comes first next time."""
-SLOW_INSERT_S = 10.0
-"""An insert that takes longer is logged: the store is short of something, or the group is odd."""
+"""Longest wait at the end for the last groups; what is left is settled by whoever takes the shards."""
 
 
-class RowSink(Protocol):
-    """Where groups become rows."""
-
-    async def write(self, body: bytes, *, token: str) -> None:
-        """Inserts one group; returns only once all of its rows are durable in every table.
-
-        The same body under the same token has no further effect, and completes an insert of which
-        a part had failed. Another body under a token already used is dropped silently: a token
-        must follow from the body. The caller never changes, splits or reorders a body after an
-        error.
-
-        Raises:
-            StoreUncertain: The insert failed; it may have happened, whole or in part.
-        """
-        ...
-
-
-class Source(EntrySource, Protocol):
+class Broker(EntrySource, LeaseBroker, Source, Protocol):
     """The broker as the writer needs it; `Streams` says what each method promises."""
 
-    async def fetch(self, places: Sequence[Place]) -> list[Entry | None]:
-        """Entries by place; None where the broker has none."""
+    async def last_id(self, shard: int) -> str:
+        """Id of a shard's newest entry."""
         ...
-
-    async def commit(self, group: Group) -> None:
-        """Forgets a durable group."""
-        ...
-
-    async def keep_manifest(self, text: str) -> None:
-        """Keeps what is about to be inserted; an empty text forgets it."""
-        ...
-
-    async def manifest(self) -> Manifest | None:
-        """The insert begun and not committed."""
-        ...
-
-
-if TYPE_CHECKING:
-    _sink: type[RowSink] = Store
-    _source: type[Source] = Streams
 
 
 async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
@@ -100,21 +58,22 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         store = Store(config.clickhouse_url)
         stack.push_async_callback(store.close)
-        buffer = Buffer(config.redis_url)
-        stack.push_async_callback(buffer.close)
+        letters = DeadLetters(config.redis_url)
+        stack.push_async_callback(letters.close)
         streams = Streams(config.redis_url, read_timeout_s=TIMEOUT_S + READ_BLOCK_MS / 1_000)
         stack.push_async_callback(streams.close)
-        await _check(store, buffer, config=config)
-        await streams.prepare_reading()
-        await stack.enter_async_context(holding_the_shards(buffer, stop))
-        if not stop.is_set():
-            collector = Collector(rows=config.group_rows, size=config.group_bytes, linger_s=config.linger_ms / 1_000)
-            await Writer(streams, store, collector=collector).run(stop)
+        await _check(store, config=config)
+        collector = Collector(rows=config.group_rows, size=config.group_bytes, linger_s=config.linger_ms / 1_000)
+        await Writer(streams, store, letters=letters, collector=collector).run(stop)
 
 
-async def _check(store: Store, buffer: Buffer, *, config: WriterSettings) -> None:
-    for warning in await buffer.check():
-        logger.warning(warning)
+async def _check(store: Store, *, config: WriterSettings) -> None:
+    buffer = Buffer(config.redis_url)
+    try:
+        for warning in await buffer.check():
+            logger.warning(warning)
+    finally:
+        await buffer.close()
     await store.check_version()
     if config.migrate:
         await migrate(store)
@@ -123,88 +82,91 @@ async def _check(store: Store, buffer: Buffer, *, config: WriterSettings) -> Non
 
 
 class Writer:
-    """Moves groups from a source to a sink.
+    """Moves groups from a broker to a sink.
 
     Args:
-        source: The broker.
+        broker: Leases and streams.
         sink: The store.
+        letters: Takes what the store cannot parse.
         collector: Forms the groups.
     """
 
-    def __init__(self, source: Source, sink: RowSink, *, collector: Collector) -> None:
-        self._source = source
-        self._sink = sink
+    def __init__(self, broker: Broker, sink: RowSink, *, letters: Letters, collector: Collector) -> None:
+        self._broker = broker
         self._collector = collector
+        self._shards = Shards(broker, changed=collector.poke)
+        self._reading = Reading(broker, collector, identity=self._shards)
+        self._mover = Mover(broker, sink, letters=letters, shards=self._shards)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Recovers, then writes until `stop` is set and what was read is written."""
+        """Writes until `stop` is set and what was read is written.
+
+        Raises:
+            BrokerError: The broker cannot be reached or is unfit at the start, or refused a command.
+        """
+        await self._shards.tick()
+        keeping = asyncio.create_task(self._shards.keep(), name="keep the leases")
         work = asyncio.create_task(self._work(stop), name="move groups")
         stopped = asyncio.create_task(stop.wait(), name="wait for stop")
         try:
-            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({work}, timeout=STOP_GRACE_S)
+            await asyncio.wait({keeping, work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not keeping.done():
+                await asyncio.wait({work}, timeout=STOP_GRACE_S)
             if not work.done():
                 logger.warning("the last group is not written yet; it is repeated at the next start")
         finally:
-            stopped.cancel()
-            work.cancel()
-            await asyncio.wait({work})
-        if not work.cancelled():
-            work.result()
+            await _end(stopped, work, keeping)
+            await self._leave(is_clean=work.done() and not work.cancelled() and work.exception() is None)
+        for task in (keeping, work):
+            if not task.cancelled():
+                task.result()
 
     async def _work(self, stop: asyncio.Event) -> None:
-        await self._repeat_begun_insert()
-        reading = Reading(self._source, self._collector)
+        await self._mover.prepare()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(reading.run(stop), name="read entries")
+            tasks.create_task(self._reading.run(stop), name="read entries")
             tasks.create_task(self._write_groups(), name="write groups")
 
     async def _write_groups(self) -> None:
-        while (group := await self._collector.next_group()) is not None:
-            await patiently(lambda group=group: self._source.keep_manifest(group.manifest()))
-            await self._write(group)
+        while True:
+            await self._follow_leases()
+            group = await self._collector.next_group()
+            if group is None:
+                return
+            if group.entries:
+                await self._mover.move(group)
 
-    async def _repeat_begun_insert(self) -> None:
-        """Finishes the insert that a manifest tells of.
+    async def _follow_leases(self) -> None:
+        """Opens the shards that came, closes those that went, hands over what is beyond the share."""
+        for shard, lease in self._reading.shards.items():
+            held = self._shards.held.get(shard)
+            if held is None or (held.fence, held.epoch) != (lease.fence, lease.epoch):
+                await self._reading.close(shard)
+        for shard in self._shards.surplus():
+            await self._hand_over(shard, is_clean=True)
+        for shard in sorted(self._shards.held.keys() - self._reading.shards.keys()):
+            await self._open(shard)
 
-        Commits start only after the insert succeeded and take a shard's entries together. So if
-        any entry is gone the insert had happened, and what is left is committed.
-        """
-        manifest = await self._source.manifest()
-        if manifest is None:
-            return
-        found = await self._source.fetch(manifest.places)
-        group = Group(tuple(entry for entry in found if entry is not None))
-        logger.info("repeating the insert begun before", extra={"token": manifest.token, "batches": len(found)})
-        if len(group.entries) == len(found):
-            await self._write(group)
-        else:
-            await self._forget(group)
+    async def _open(self, shard: int) -> None:
+        await self._mover.settle(shard)
+        doubtful_to = await patiently(lambda: self._broker.last_id(shard))
+        lease = self._shards.held.get(shard)
+        if lease is not None:
+            self._reading.open(shard, lease, doubtful_to="0-0" if lease.is_clean else doubtful_to)
 
-    async def _write(self, group: Group) -> None:
-        started = time.monotonic()
-        body = await asyncio.to_thread(group.body)
-        await patiently(lambda: self._insert(body, group))
-        await self._forget(group)
-        metrics.INSERT_SECONDS.observe(time.monotonic() - started)
-        metrics.GROUP_ROWS.observe(group.rows)
-        metrics.ROWS_WRITTEN.inc(group.rows)
-        oldest_ms = min((int(entry.place.id.split("-")[0]) for entry in group.entries), default=0)
-        metrics.STREAM_LAG.set(max(time.time() - oldest_ms / 1_000, 0))
+    async def _leave(self, *, is_clean: bool) -> None:
+        with suppress(BrokerUnavailable, Busy):  # the leases lapse by themselves
+            await self._shards.leave()
+        for shard in list(self._shards.held):
+            await self._hand_over(shard, is_clean=is_clean)
 
-    async def _forget(self, group: Group) -> None:
-        await patiently(lambda: self._source.commit(group))
-        await patiently(lambda: self._source.keep_manifest(""))
+    async def _hand_over(self, shard: int, *, is_clean: bool) -> None:
+        is_closed_clean = await self._reading.close(shard)
+        with suppress(BrokerUnavailable, Busy):  # then it lapses
+            await self._shards.hand_over(shard, is_clean=is_clean and is_closed_clean)
 
-    async def _insert(self, body: bytes, group: Group) -> None:
-        started = time.monotonic()
-        try:
-            await self._sink.write(body, token=group.token)
-        except StoreUncertain:
-            metrics.INSERTS.labels("uncertain").inc()
-            raise
-        finally:
-            if (took_s := time.monotonic() - started) > SLOW_INSERT_S:
-                facts = {"rows": group.rows, "batches": len(group.entries), "payload_bytes": len(body)}
-                logger.warning("an insert took %.0f s", took_s, extra=facts)
-        metrics.INSERTS.labels("ok").inc()
+
+async def _end(*tasks: asyncio.Task[None] | asyncio.Task[Literal[True]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

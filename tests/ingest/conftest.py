@@ -8,8 +8,10 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from rankscope_ingest.buffer import Buffer
+from rankscope_ingest.streams import Streams
 from tests.ground.brokers import Broker
 from tests.ingest.gateways import reached, running
+from tests.ingest.writing import Leased
 
 
 @pytest_asyncio.fixture
@@ -18,6 +20,22 @@ async def buffer(broker: Broker) -> AsyncIterator[Buffer]:
     opened = Buffer(SecretStr(broker.url))
     yield opened
     await opened.close()
+
+
+@pytest_asyncio.fixture
+async def streams(broker: Broker) -> AsyncIterator[Streams]:
+    """The streams of the same broker."""
+    opened = Streams(SecretStr(broker.url))
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture
+async def leased(streams: Streams) -> Leased:
+    """A writer that holds every shard."""
+    writer = Leased(streams)
+    await writer.hold()
+    return writer
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 from pydantic import SecretStr
 
 from rankscope_ingest.buffer import (
-    CONSUMER_GROUP,
     Buffer,
     Claimant,
     Offer,
@@ -15,9 +14,7 @@ from rankscope_ingest.buffer import (
     claim_key,
     stream_key,
 )
-from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, Busy, ConfigError
-from rankscope_proto.identity import SHARDS
 from tests.ground.brokers import Broker
 from tests.ingest.looking import entries_in, keys_without_expiry, without_disk
 
@@ -118,126 +115,10 @@ async def test_nothing_that_was_not_stored_is_ever_called_a_duplicate(buffer: Bu
         assert client.xlen(stream_key(SHARD)) == len(stored)
 
 
-async def test_a_sender_that_was_passed_over_is_not_told_that_its_batches_are_durable(buffer: Buffer) -> None:
-    await buffer.prepare_reading()
-    far = 2**40
-    await buffer.accept(SHARD, offer(far, base=far), budget=BUDGET)
-    await buffer.commit(Group(tuple(await buffer.read(count=10, block_ms=100))))
-
-    stands = [await buffer.accept(SHARD, offer(seq), budget=BUDGET) for seq in (0, 1)]
-
-    assert [(stand.accepted, stand.durable) for stand in stands] == [(1, 0), (2, 0)]
-
-
-async def test_a_full_shard_has_no_room_until_it_is_drained(buffer: Buffer) -> None:
-    await buffer.prepare_reading()
-    await buffer.accept(SHARD, offer(0, payload=b"x" * 900), budget=BUDGET)
-
-    refused = await buffer.accept(SHARD, offer(1, payload=b"x" * 200), budget=BUDGET)
-    await buffer.commit(Group(tuple(await buffer.read(count=10, block_ms=100))))
-    accepted = await buffer.accept(SHARD, offer(1, payload=b"x" * 200), budget=BUDGET)
-
-    assert refused.outcome is Outcome.NO_ROOM
-    assert (accepted.outcome, accepted.held, accepted.durable) == (Outcome.ACCEPTED, 200, 1)
-
-
 async def test_a_batch_above_the_budget_fits_into_an_empty_shard(buffer: Buffer) -> None:
     alone = await buffer.accept(SHARD, offer(0, payload=b"x" * 2_000), budget=BUDGET)
 
     assert alone.outcome is Outcome.ACCEPTED
-
-
-async def test_commit_forgets_the_entries_and_moves_the_durable_watermark(buffer: Buffer, broker: Broker) -> None:
-    await buffer.prepare_reading()
-    await accept_many(buffer, 5)
-    group = take(await buffer.read(count=10, block_ms=100), rows=6, size=10**6)
-
-    await buffer.commit(group)
-    await buffer.commit(group)
-
-    with broker.client() as client:
-        assert client.xlen(stream_key(SHARD)) == 2
-        assert client.xpending(stream_key(SHARD), CONSUMER_GROUP)["pending"] == 2
-        assert client.get(bytes_key(SHARD)) == b"14"
-    assert (await buffer.accept(SHARD, offer(0), budget=BUDGET)).durable == 3
-
-
-async def test_what_was_read_and_not_committed_is_pending(buffer: Buffer) -> None:
-    await buffer.prepare_reading()
-    await accept_many(buffer, 3)
-    read = await buffer.read(count=10, block_ms=100)
-
-    pending, gone = await buffer.pending(["0"] * SHARDS, count=10)
-    behind_the_first, _ = await buffer.pending([read[0].place.id] * SHARDS, count=10)
-
-    assert pending == read
-    assert behind_the_first == read[1:]
-    assert not gone
-
-
-async def test_a_pending_entry_whose_data_is_gone_is_told_apart(buffer: Buffer, broker: Broker) -> None:
-    await buffer.prepare_reading()
-    await accept_many(buffer, 2)
-    read = await buffer.read(count=10, block_ms=100)
-    with broker.client() as client:
-        client.xdel(stream_key(SHARD), read[0].place.id)
-
-    pending, gone = await buffer.pending(["0"] * SHARDS, count=10)
-
-    assert (pending, gone) == (read[1:], [read[0].place])
-    assert await buffer.fetch([entry.place for entry in read]) == [None, read[1]]
-
-
-async def test_reading_waits_no_longer_than_asked(buffer: Buffer) -> None:
-    await buffer.prepare_reading()
-    await buffer.prepare_reading()
-
-    assert await buffer.read(count=10, block_ms=10) == []
-
-
-async def test_a_manifest_is_kept_and_forgotten(buffer: Buffer) -> None:
-    await buffer.prepare_reading()
-    await accept_many(buffer, 2)
-    group = take(await buffer.read(count=10, block_ms=100), rows=100, size=10**6)
-
-    await buffer.keep_manifest(group.manifest())
-    kept = await buffer.manifest()
-    await buffer.keep_manifest("")
-
-    assert kept is not None
-    assert (kept.token, list(kept.places)) == (group.token, [entry.place for entry in group.entries])
-    assert await buffer.manifest() is None
-
-
-async def test_a_full_broker_refuses_batches_and_still_drains(buffer: Buffer, broker: Broker) -> None:
-    await buffer.prepare_reading()
-    await accept_many(buffer, 3)
-    with broker.client() as client:
-        client.config_set("maxmemory", "1")
-
-    with pytest.raises(Busy, match="maxmemory") as busy:
-        await buffer.accept(SHARD, offer(3), budget=10**9)
-    group = take(await buffer.read(count=10, block_ms=100), rows=100, size=10**6)
-    await buffer.keep_manifest(group.manifest())
-    await buffer.commit(group)
-    await buffer.keep_manifest("")
-    granted = await buffer.claim("claim", Claimant(b"a", b"A", b""), lifetime_ms=10_000)
-
-    assert busy.value.retry_after_ms > 0
-    assert granted is None
-    with broker.client() as client:
-        assert client.xlen(stream_key(SHARD)) == 0
-
-
-async def test_a_writer_can_start_on_a_full_broker(buffer: Buffer, broker: Broker) -> None:
-    await accept_many(buffer, 1)
-    with broker.client() as client:
-        client.config_set("maxmemory", "1")
-
-    await buffer.prepare_reading()
-    await buffer.prepare_reading()
-
-    assert len(await buffer.read(count=10, block_ms=100)) == 1
 
 
 async def test_a_broker_without_disk_is_waited_for(buffer: Buffer, broker: Broker) -> None:

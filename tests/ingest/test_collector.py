@@ -104,3 +104,35 @@ async def test_a_closed_collector_gives_out_what_it_holds_at_once() -> None:
     assert first is not None
     assert last is None
     await asyncio.wait_for(held.room(), 10)
+
+
+async def test_a_poke_lets_a_waiting_writer_go_with_an_empty_group() -> None:
+    held = collector(linger_s=FOR_EVER_S)
+    waiting = asyncio.create_task(held.next_group())
+    await asyncio.wait({waiting}, timeout=0.05)
+    was_waiting = not waiting.done()
+
+    await held.poke()
+
+    group = await within(waiting)
+    assert was_waiting
+    assert group == Group(())
+
+
+async def test_what_is_held_of_a_shard_that_went_is_dropped() -> None:
+    held = collector(linger_s=0.0)
+    await held.add(entries(3))
+    await held.add(replace(entry, place=Place(1, entry.place.id)) for entry in entries(2))
+
+    dropped = (await held.drop(0), await held.drop(0))
+
+    group = await asyncio.wait_for(held.next_group(), 10)
+    assert dropped == (True, False)
+    assert group is not None
+    assert [entry.place.shard for entry in group.entries] == [1, 1]
+    assert await asyncio.wait_for(_has_room(held), 10)
+
+
+async def _has_room(held: Collector) -> bool:
+    await held.room()
+    return True

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rankscope_ingest.broker_keys import begun_key, lease_key
 from rankscope_ingest.buffer import Buffer, Offer
-from rankscope_ingest.streams import WRITER_CLAIM
-from rankscope_proto.identity import shard_of
+from rankscope_proto.identity import SHARDS, shard_of
 from tests.ground.brokers import Broker
 from tests.ground.processes import ROOT, Child
 from tests.ingest.batches import Sender
@@ -44,7 +44,7 @@ def writer(broker: Broker, store: Path, tmp_path: Path) -> Iterator[Child]:
     }
     child = Child(WRITER, name="writer", folder=tmp_path, environ=environ)
     with broker.client() as client:
-        child.await_that(lambda: bool(client.exists(WRITER_CLAIM)), what="hold the shards")
+        child.await_that(lambda: bool(client.exists(lease_key(SHARDS - 1))), what="hold the shards")
     yield child
     child.stop()
 
@@ -112,4 +112,4 @@ async def send(buffer: Buffer, count: int) -> None:
 
 def has_manifest(broker: Broker) -> bool:
     with broker.client() as client:
-        return bool(client.exists("rankscope:manifest"))
+        return any(client.exists(begun_key(shard)) for shard in range(SHARDS))

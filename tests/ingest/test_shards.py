@@ -1,71 +1,169 @@
-"""One writer at a time: waiting, taking over from the dead, and ending when the shards are lost."""
+"""Leases over time: equal shares, taking over from the dead, and knowing that one is late."""
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 
 import orjson
 import pytest
+import pytest_asyncio
+from pydantic import SecretStr
 
 from rankscope_ingest import shards
-from rankscope_ingest.buffer import WRITER_CLAIM, Buffer, Claimant
-from rankscope_ingest.errors import BrokerUnfit
-from rankscope_ingest.shards import holding_the_shards
+from rankscope_ingest.shards import Shards
+from rankscope_ingest.streams import Streams, Writer
+from rankscope_proto.identity import SHARDS
+from tests.ground.brokers import Broker
 
 NO_PROCESS = 2**22 + 1
 """A process id above the greatest that Linux gives."""
 
 
-async def hold_as_another(buffer: Buffer, *, pid: int, place: str, replaces: bytes = b"") -> None:
-    shown = orjson.dumps({"node": "n", "place": place, "pid": pid, "id": "other"})
-    await buffer.claim(WRITER_CLAIM, Claimant(b"other", shown, replaces), lifetime_ms=60_000)
+class Pokes:
+    """Counts how often shards came or went."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> None:
+        self.count += 1
 
 
-def this_place() -> str:
-    return orjson.loads(shards._claimant().shown)["place"]  # pyright: ignore[reportPrivateUsage] # what it writes
+class Clock:
+    """A monotonic clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
-async def holds(buffer: Buffer) -> bool:
-    """Whether a writer gets the shards within a moment."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.3, stop.set)
-    async with holding_the_shards(buffer, stop):
-        holder = await buffer.claim_holder(WRITER_CLAIM)
-    return holder is not None and holder[0] != b"other"
+@pytest_asyncio.fixture
+async def elsewhere(broker: Broker) -> AsyncIterator[Streams]:
+    """The streams as another process has them."""
+    opened = Streams(SecretStr(broker.url))
+    yield opened
+    await opened.close()
 
 
-async def test_free_shards_are_held_and_given_back(buffer: Buffer) -> None:
-    assert await holds(buffer)
-    assert await buffer.claim_holder(WRITER_CLAIM) is None
+async def hold_as_another(streams: Streams, *, pid: int, place: str, start: str) -> None:
+    """Every free shard goes to a writer that shows itself so."""
+    shown = orjson.dumps({"id": "other", "node": "n", "place": place, "pid": pid, "start": start})
+    await streams.lease(Writer("other", shown), lifetime_ms=60_000, broker="")
 
 
-async def test_the_shards_of_a_dead_writer_of_this_node_are_taken_at_once(buffer: Buffer) -> None:
-    await hold_as_another(buffer, pid=NO_PROCESS, place=this_place())
+def this_process() -> tuple[str, str]:
+    shown = shards._process()  # pyright: ignore[reportPrivateUsage] # what a writer shows
+    return str(shown["place"]), str(shown["start"])
 
-    assert await holds(buffer)
+
+async def test_a_writer_alone_holds_every_shard_and_gives_all_back(streams: Streams) -> None:
+    mine = Shards(streams, changed=Pokes())
+    await mine.tick()
+    held = len(mine.held)
+
+    await mine.leave()
+    for shard in list(mine.held):
+        await mine.hand_over(shard, is_clean=True)
+
+    next_one = Shards(streams, changed=Pokes())
+    await next_one.tick()
+    assert held == SHARDS
+    assert len(next_one.held) == SHARDS
+    assert all(lease.is_clean for lease in next_one.held.values())
+
+
+async def test_two_writers_come_to_equal_shares(streams: Streams, elsewhere: Streams) -> None:
+    changed = Pokes()
+    first, second = Shards(streams, changed=changed), Shards(elsewhere, changed=Pokes())
+    await first.tick()
+    await second.tick()
+    before = (len(first.held), len(second.held))
+
+    await first.tick()
+    for shard in first.surplus():
+        await first.hand_over(shard, is_clean=True)
+    await second.tick()
+
+    assert before == (SHARDS, 0)
+    assert (len(first.held), len(second.held)) == (SHARDS // 2, SHARDS // 2)
+    assert not first.held.keys() & second.held.keys()
+    assert not first.surplus()
+    assert changed.count == 2  # the broker was met, the shards came
+
+
+@pytest.mark.parametrize("gone", ["no such process", "another process under its number"])
+async def test_the_shards_of_a_dead_writer_of_this_machine_are_taken_at_once(
+    streams: Streams, elsewhere: Streams, gone: str
+) -> None:
+    place, start = this_process()
+    pid = NO_PROCESS if gone == "no such process" else os.getpid()
+    await hold_as_another(elsewhere, pid=pid, place=place, start=f"{start}0")
+    mine = Shards(streams, changed=Pokes())
+
+    await mine.tick()
+
+    assert len(mine.held) == SHARDS
+    assert not any(lease.is_clean for lease in mine.held.values())
 
 
 @pytest.mark.parametrize("where", ["here", "in another container or on another node"])
-async def test_the_shards_of_a_writer_that_may_live_are_waited_for(buffer: Buffer, where: str) -> None:
-    pid, place = (os.getpid(), this_place()) if where == "here" else (NO_PROCESS, where)
-    await hold_as_another(buffer, pid=pid, place=place)
-
-    assert not await holds(buffer)
-
-
-async def test_a_writer_that_lost_the_shards_ends_with_the_reason(
-    buffer: Buffer, monkeypatch: pytest.MonkeyPatch
+async def test_the_shards_of_a_writer_that_may_live_are_left_to_it(
+    streams: Streams, elsewhere: Streams, where: str
 ) -> None:
-    monkeypatch.setattr(shards, "RENEW_S", 0.05)
-    stop = asyncio.Event()
+    place, start = this_process()
+    pid = os.getpid() if where == "here" else NO_PROCESS
+    await hold_as_another(elsewhere, pid=pid, place=place if where == "here" else where, start=start)
+    mine = Shards(streams, changed=Pokes())
 
-    with pytest.raises(BrokerUnfit, match="another writer took the shards"):
-        await hold_until_lost(buffer, stop)
+    await mine.tick()
+
+    assert not mine.held
 
 
-async def hold_until_lost(buffer: Buffer, stop: asyncio.Event) -> None:
-    """Holds the shards and lets another writer take them."""
-    async with holding_the_shards(buffer, stop):
-        holder = await buffer.claim_holder(WRITER_CLAIM)
-        assert holder is not None
-        await hold_as_another(buffer, pid=1, place="elsewhere", replaces=holder[0])
-        await asyncio.wait_for(stop.wait(), 20)
+async def test_nothing_is_begun_under_a_lease_that_is_nearly_over(streams: Streams) -> None:
+    clock = Clock()
+    mine = Shards(streams, changed=Pokes(), monotonic=clock)
+    await mine.tick()
+    clock.now += shards.LIFETIME_MS / 1_000 * 0.7
+    waiting = asyncio.create_task(mine.assure([0]))
+    await asyncio.wait({waiting}, timeout=0.05)
+    was_waiting = not waiting.done()
+
+    await mine.tick()
+
+    await asyncio.wait_for(waiting, 10)
+    assert was_waiting
+
+
+async def test_who_is_waited_for_no_longer_than_until_its_shard_is_lost(streams: Streams, elsewhere: Streams) -> None:
+    clock = Clock()
+    mine = Shards(streams, changed=Pokes(), monotonic=clock)
+    await mine.tick()
+    clock.now += shards.LIFETIME_MS / 1_000
+    waiting = asyncio.create_task(mine.assure([0]))
+    shown = b'{"id":"other","place":"elsewhere","pid":1,"start":""}'
+    await elsewhere.lease(Writer("other", shown), lifetime_ms=60_000, broker="", dead=[mine.writer])
+
+    await mine.tick()
+
+    await asyncio.wait_for(waiting, 10)
+    assert 0 not in mine.held
+
+
+async def test_another_broker_under_the_address_makes_everything_doubtful(broker: Broker, streams: Streams) -> None:
+    mine = Shards(streams, changed=Pokes())
+    await mine.tick()
+    for shard in list(mine.held):
+        await mine.hand_over(shard, is_clean=True)
+    await mine.tick()
+    before = (mine.epoch, {lease.is_clean for lease in mine.held.values()})
+    broker.restart()
+
+    with pytest.raises(Exception, match="did not answer"):
+        await mine.tick()
+    await mine.tick()
+
+    assert before == (1, {True})
+    assert (mine.epoch, {(lease.epoch, lease.is_clean) for lease in mine.held.values()}) == (2, {(2, False)})

@@ -30,8 +30,9 @@ async def broker_answers(path: Path) -> bool:
 
 
 async def writer_writes(path: Path) -> bool:
-    """Whether a writer holds the shards of the broker at this unix socket: it takes them when the tables stand."""
-    return await _replies(path, ["EXISTS rankscope:claim:writer"]) == [b":1"]
+    """Whether writers hold every shard of the broker at this unix socket: they take them when the tables stand."""
+    leases = await _replies(path, [f"EXISTS rankscope:{{s{shard:02}}}:lease" for shard in range(SHARDS)])
+    return all(held == b":1" for held in leases)
 
 
 async def broker_is_drained(path: Path) -> bool:
