@@ -1,4 +1,4 @@
-"""Eight simulated ranks, each with a gRPC stream of its own, as the SDK sends.
+"""Eight simulated ranks that push straight to the gateway: what the ingest tier takes without spool and agent.
 
 `python -m tests.bench.generator GATEWAY RUN KIND` sends as fast as the gateway takes, until SIGTERM.
 """
@@ -8,11 +8,16 @@ import sys
 import threading
 from types import FrameType
 
-from rankscope._connection import Connection
-from rankscope._grpc_export import GrpcExporter
+import grpc
+
+from rankscope._connection import Connection, failure_of
+from rankscope._export import SealedBatch
+from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
+from rankscope_proto.v1.ingest_pb2_grpc import IngestStub
 from tests.bench.load import Trainer, identity, kind_named
 
 RANKS = 8
+TAKEN = (Ack.OUTCOME_ACCEPTED, Ack.OUTCOME_DUPLICATE)
 
 
 def main(gateway: str, run: str, kind: str) -> None:
@@ -24,20 +29,45 @@ def main(gateway: str, run: str, kind: str) -> None:
 
     signal.signal(signal.SIGTERM, end)
     trainers = [Trainer(identity(run, rank, ranks=RANKS), kind_named(kind)) for rank in range(RANKS)]
-    connections = [Connection(gateway) for _ in trainers]
-    exporters = [GrpcExporter(connection) for connection in connections]
-    waiting = [trainer.next_batch() for trainer in trainers]
+    threads = [threading.Thread(target=push, args=(gateway, trainer, stop)) for trainer in trainers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def push(gateway: str, trainer: Trainer, stop: threading.Event, /) -> None:
+    """One rank: a batch after the other, each until it is taken."""
+    connection = Connection(gateway)
+    stub = IngestStub(connection.channel())
+    batch = trainer.next_batch()
     while not stop.is_set():
-        taken = False
-        for rank, exporter in enumerate(exporters):
-            if exporter.send(waiting[rank]):
-                waiting[rank] = trainers[rank].next_batch()
-                taken = True
-        if not taken:
-            stop.wait(0.01)
-    for exporter, connection in zip(exporters, connections, strict=True):
-        exporter.close(1.0)
-        connection.close()
+        pause_s = offered(stub, batch, gateway=gateway)
+        if pause_s is None:
+            batch = trainer.next_batch()
+        else:
+            stop.wait(pause_s)
+    connection.close()
+
+
+def offered(stub: IngestStub, batch: SealedBatch, *, gateway: str) -> float | None:
+    """Offers a batch; None when it was taken, else after how many seconds to offer it again."""
+    sealed = Sealed(
+        payload=batch.payload,
+        incarnation=batch.incarnation,
+        seq=batch.seq,
+        digest=batch.digest,
+        rows=batch.rows,
+        week=batch.week,
+    )
+    try:
+        ack: Ack = stub.Push(sealed)
+    except grpc.RpcError as error:
+        failure = failure_of(error, gateway)
+        if failure.retry_after_s is None:
+            raise failure.error from error
+        return failure.retry_after_s
+    return None if ack.outcome in TAKEN else max(0.01, ack.retry_after_ms / 1e3)
 
 
 if __name__ == "__main__":
