@@ -8,7 +8,7 @@ a refusal then is only said, since at ingest nothing is refused for who sent it.
 import logging
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -53,11 +53,25 @@ class Claim:
     Args:
         connection: The way to the gateway.
         identity: Who claims.
+        space: Where that process's id compares; None: this process's own space.
+        key: The API key, asked for at each attempt; None: the connection's own.
+        told: Called with each answer of the gateway, in the claim's own thread.
     """
 
-    def __init__(self, connection: Connection, identity: Identity) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        identity: Identity,
+        *,
+        space: str | None = None,
+        key: Callable[[], str | None] = lambda: None,
+        told: Callable[[Answer], object] = lambda _: None,
+    ) -> None:
         self._connection = connection
         self._identity = identity
+        self._space = process_space() if space is None else space
+        self._key = key
+        self._told = told
         self._replaces = b""
         self._changed = threading.Condition()
         self._answer = self._unanswered()
@@ -76,17 +90,21 @@ class Claim:
         Raises:
             ConfigError: a living process holds the rank; names its node and pid.
         """
-        answer = self._next_answer(timeout_s)
-        if answer.standing is not Standing.REFUSED or answer.holder is None:
-            return answer
-        if _is_dead(answer.holder, self._identity):
-            self._ask_again(replaces=answer.holder.incarnation)
-        else:
-            self._ask_again(after_s=BEAT_S)
-        answer = self._next_answer(timeout_s + BEAT_S)
+        answer = self.settled(timeout_s)
         if answer.standing is Standing.REFUSED and answer.holder is not None:
             raise ConfigError(_taken(answer.holder, self._identity))
         return answer
+
+    def settled(self, timeout_s: float = CONNECT_S) -> Answer:
+        """The first answer that will last: a dead holder is replaced, a living one is given one beat to go."""
+        answer = self._next_answer(timeout_s)
+        if answer.standing is not Standing.REFUSED or answer.holder is None:
+            return answer
+        if self._is_dead(answer.holder):
+            self._ask_again(replaces=answer.holder.incarnation)
+        else:
+            self._ask_again(after_s=BEAT_S)
+        return self._next_answer(timeout_s)
 
     def close(self) -> None:
         """Give the rank up."""
@@ -143,7 +161,7 @@ class Claim:
     def _attend(self) -> None:
         """One stream: the claim, then heartbeats, until it ends."""
         call = ControlStub(self._connection.channel()).Attach(
-            self._statuses(self._asked), metadata=self._connection.metadata()
+            self._statuses(self._asked), metadata=self._connection.metadata(self._key())
         )
         with self._changed:
             self._call = call
@@ -167,7 +185,7 @@ class Claim:
             incarnation=identity.incarnation,
             node=identity.node,
             pid=identity.pid,
-            boot_id=process_space(),
+            boot_id=self._space,
             replaces=self._replaces,
         )
 
@@ -179,14 +197,17 @@ class Claim:
             if self._answer.standing is Standing.GRANTED and not granted:
                 logger.warning("%s; this process goes on recording", _taken(command.claim.holder, self._identity))
             standing = Standing.GRANTED if granted else Standing.REFUSED
-            self._answer = Answer(standing, None if granted else command.claim.holder, "")
+            self._answer = answer = Answer(standing, None if granted else command.claim.holder, "")
             self._changed.notify_all()
+        self._told(answer)
 
-
-def _is_dead(holder: AgentStatus, own: Identity) -> bool:
-    """Whether the holder surely does not run, seen from its own machine; an earlier run of this process neither."""
-    here = process_space()
-    return bool(here) and holder.boot_id == here and (holder.pid == own.pid or not is_alive(holder.pid))
+    def _is_dead(self, holder: AgentStatus) -> bool:
+        """Whether the holder surely does not run, seen from its own machine; nor an earlier run of this process."""
+        if not self._space or holder.boot_id != self._space:
+            return False
+        if holder.pid == self._identity.pid:
+            return True
+        return self._space == process_space() and not is_alive(holder.pid)
 
 
 def _taken(holder: AgentStatus, own: Identity) -> str:

@@ -181,6 +181,7 @@ class Kind(Enum):
     REFUSED = "the batch, for ever"
     TOO_LARGE = "the batch, most likely: nothing says when to try again"
     DENIED = "who asks"
+    OURS = "this machine: a setting, a file, its disk"
 
 
 class Failure(NamedTuple):
