@@ -104,6 +104,9 @@ class Attachment:
             raise ConfigError(_taken(answer.holder, self._identity))
         return "" if answer.claim == "granted" else answer.failure or "no gateway answers"
 
+    def begin(self, folder: Path) -> None:
+        """Nobody is told: the agent looks for new spools by itself."""
+
     def close(self) -> None:
         """Give the rank up; the agent goes on with what is in the spool."""
         with self._changed:

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from rankscope._agent_start import agent_environment, start_agent
 from rankscope._attach import Attachment
 from rankscope._identity import Identity
 from rankscope._settings import Settings
-from rankscope._spooling import Spooled
 
 
 class Delivery(Protocol):
@@ -25,6 +25,14 @@ class Delivery(Protocol):
         """
         ...
 
+    def begin(self, folder: Path) -> None:
+        """Send what this process spools from now on, if that is not somebody else's task.
+
+        Args:
+            folder: The spool.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the rank, within a bound; what is in the spool stays."""
         ...
@@ -37,26 +45,28 @@ class NoDelivery:
         """Nothing is known to stand in the way."""
         return ""
 
+    def begin(self, folder: Path) -> None:
+        """Nobody is told."""
+
     def close(self) -> None:
         """There is nothing to let go of."""
 
 
-def deliver(spooled: Spooled, identity: Identity, *, endpoints: tuple[str, ...]) -> Delivery:
-    """Have a spool sent, as the settings say.
+def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...]) -> Delivery:
+    """Have this process's spool sent, as the settings say.
 
     Args:
-        spooled: The spool, and the settings with its root.
+        settings: This process's, with the root of its spools.
         identity: Who records.
         endpoints: Gateways; empty: none is known, and no agent is started for nothing.
     """
-    settings = spooled.settings
     if settings.agent == "none" or (settings.agent == "thread" and not endpoints):
         return NoDelivery()
     if settings.agent == "thread":
         # Not at the top: gRPC is loaded in a trainer only where a site forbids helper processes.
-        from rankscope._thread_delivery import ThreadDelivery
+        from rankscope._thread_delivery import thread_delivery
 
-        return ThreadDelivery(spooled, identity, endpoints=endpoints)
+        return thread_delivery(settings, identity, endpoints=endpoints)
     start = _starting(settings) if endpoints else None
     return Attachment(settings.spool_root, identity, start=start)
 

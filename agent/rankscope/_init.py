@@ -25,7 +25,7 @@ from rankscope._run import Run
 from rankscope._run_info import RunInfo, host_facts
 from rankscope._settings import AgentMode, Fsync, Mode, Settings
 from rankscope._spool_export import SpoolExporter
-from rankscope._spooling import Spooled, make_spool
+from rankscope._spooling import find_root, make_spool
 from rankscope._voice import say
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError
@@ -133,27 +133,29 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     agreed = _agreed(settings, place)
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
     try:
-        spooled = make_spool(settings, identity)
+        settings, warning = find_root(settings)
+        delivery = deliver(settings, identity, endpoints=endpoints)
+        run, failure = _recording(settings, identity, info=info, delivery=delivery)
     except SpoolError as error:
         return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
-    run, failure = _recording(spooled, identity, info=info, endpoints=endpoints)
-    for line in (place.warning, spooled.warning, _whereabouts(identity, spooled.settings, endpoints, failure)):
+    for line in (place.warning, warning, _whereabouts(identity, settings, endpoints, failure)):
         if says and line:
             say(line)
     return run
 
 
-def _recording(spooled: Spooled, identity: Identity, *, info: RunInfo, endpoints: tuple[str, ...]) -> tuple[Run, str]:
+def _recording(settings: Settings, identity: Identity, *, info: RunInfo, delivery: Delivery) -> tuple[Run, str]:
     """The run, and what stands between it and the gateway for now, or ""."""
-    delivery = deliver(spooled, identity, endpoints=endpoints)
     try:
+        # First: who is refused leaves no spool behind, which would read as a process without its last word.
         failure = delivery.settle()
-    except ConfigError:
+        writer = make_spool(settings, identity)
+    except (ConfigError, SpoolError):
         delivery.close()
-        spooled.writer.close()
         raise
-    run = Run(SpoolExporter(spooled.writer), identity=identity, info=info)
-    run.on_finish(lambda outcome: _finished(run, delivery, outcome=outcome, is_quiet=spooled.settings.quiet))
+    delivery.begin(writer.folder)
+    run = Run(SpoolExporter(writer), identity=identity, info=info)
+    run.on_finish(lambda outcome: _finished(run, delivery, outcome=outcome, is_quiet=settings.quiet))
     ProcessEnd(run).install()
     return run, failure
 

@@ -4,6 +4,7 @@ Promises: a folder that somebody named is used or refused with the reason; the d
 from recording: home folders of clusters are often on NFS, where a spool must not be.
 """
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,51 +14,74 @@ from rankscope._home import temporary_folder
 from rankscope._identity import Identity
 from rankscope._settings import Settings
 from rankscope.errors import ConfigError
-from rankscope.spool import SpoolError, SpoolHead, SpoolWriter
+from rankscope.spool import SpoolError, SpoolHead, SpoolWriter, refuse_elsewhere
+
+MOUNTS = Path("/proc/self/mountinfo")
 
 
-class Spooled(NamedTuple):
-    """A spool that was made: it, the settings with its root, and what a person should know of that, or ""."""
+class Rooted(NamedTuple):
+    """The settings with a folder that can hold spools, and what a person should know of that, or ""."""
 
-    writer: SpoolWriter
     settings: Settings
     warning: str
 
 
-def make_spool(settings: Settings, identity: Identity) -> Spooled:
+def find_root(settings: Settings) -> Rooted:
+    """Find the folder of the node's spools, the same for all processes of the node.
+
+    Args:
+        settings: This process's.
+
+    Raises:
+        ConfigError: the folder that was named cannot hold one.
+        SpoolError: neither the data folder nor the system's temporary folder can.
+    """
+    try:
+        _check_root(settings.spool_root, settings)
+    except SpoolError as error:
+        if settings.spool is not None:
+            raise ConfigError(str(error)) from error
+        elsewhere = replace(settings, spool=_temporary_root())
+        _check_root(elsewhere.spool_root, settings)
+        return Rooted(elsewhere, f"{error}. Until then batches lie in {elsewhere.spool}")
+    return Rooted(settings, "")
+
+
+def make_spool(settings: Settings, identity: Identity) -> SpoolWriter:
     """Make this process's spool.
 
     It says where to send it only if somebody said so here: a server of one's own, found by its file, may
     listen elsewhere when it comes back.
 
     Args:
-        settings: This process's.
+        settings: This process's, with a root that was found.
         identity: Whose spool it is.
 
     Raises:
-        ConfigError: the folder that was named cannot hold one.
-        SpoolError: neither the data folder nor the system's temporary folder can.
+        SpoolError: it cannot be made, though it could a moment ago.
     """
-    head = SpoolHead.of(identity, endpoints=settings.endpoint, created_ns=time.time_ns())
-    try:
-        return Spooled(_make(settings, head), settings, "")
-    except SpoolError as error:
-        if settings.spool is not None:
-            raise ConfigError(str(error)) from error
-        elsewhere = replace(settings, spool=_temporary_root())
-        warning = f"{error}. Until then batches lie in {elsewhere.spool}"
-        return Spooled(_make(elsewhere, head), elsewhere, warning)
-
-
-def _make(settings: Settings, head: SpoolHead) -> SpoolWriter:
     return SpoolWriter.create(
         settings.spool_root,
-        head,
+        SpoolHead.of(identity, endpoints=settings.endpoint, created_ns=time.time_ns()),
         key=settings.key,
         max_bytes=settings.spool_bytes,
         fsync_each=settings.spool_fsync == "always",
         any_file_system=settings.spool_any_fs,
     )
+
+
+def _check_root(root: Path, settings: Settings) -> None:
+    if not settings.spool_any_fs:
+        refuse_elsewhere(root, MOUNTS.read_text() if MOUNTS.exists() else "")
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK | os.X_OK) or os.statvfs(root).f_flag & os.ST_RDONLY:
+            raise PermissionError(f"{root} cannot be written")
+    except OSError as error:
+        raise SpoolError(
+            f"no spool can be made in {root}: {error.strerror or error}; "
+            "name a folder that you can write with RANKSCOPE_SPOOL"
+        ) from error
 
 
 def _temporary_root() -> Path:

@@ -15,6 +15,7 @@ from rankscope._attach import Attachment
 from rankscope._host import process_space
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError
+from rankscope.spool import spools
 from tests.agent.agents import GRANTED, ScriptedAgent
 from tests.agent.programs import run_program
 from tests.agent.spooled import rows_in
@@ -133,6 +134,7 @@ def test_a_taken_rank_ends_the_program_and_leaves_no_claim(agent: ScriptedAgent,
     assert ended.code == 1
     assert "rank 0 of run r is held by process 77 on n7" in ended.err
     wait_until(lambda: agent.left == 1, what="leave")
+    assert list(spools(tmp_path / "spool")) == []
 
 
 def test_a_forked_child_does_not_keep_the_parents_claim(agent: ScriptedAgent, tmp_path: Path) -> None:

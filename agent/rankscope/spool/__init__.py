@@ -13,7 +13,7 @@ from rankscope.spool._places import default_bytes, file_system_of, is_local
 from rankscope.spool._reader import SpoolReader
 from rankscope.spool._staging import spools, stage_out
 from rankscope.spool._standing import Standing
-from rankscope.spool._writer import SpoolWriter
+from rankscope.spool._writer import SpoolWriter, refuse_elsewhere
 
 __all__ = [
     "Damage",
@@ -29,6 +29,7 @@ __all__ = [
     "default_bytes",
     "file_system_of",
     "is_local",
+    "refuse_elsewhere",
     "spools",
     "stage_out",
 ]
