@@ -13,7 +13,9 @@ from tests.ground.brokers import Broker
 from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
 
-OURS = ("up", "demo", "query", "runs", "trace", "doctor", "version")
+OURS = ("up", "demo", "query", "runs", "trace", "rm", "doctor", "version")
+GROUPS = ("keys",)
+OF_KEYS = ("keys create", "keys ls", "keys revoke")
 OF_RANK_3 = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}
 TIERS = ("gateway", "writer", "query-service", "migrate")
 
@@ -32,14 +34,14 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
 
     listed = [line.split()[0] for line in answer.stdout.partition("Commands:")[2].splitlines() if line[2:3].strip()]
     assert listed == list(ORDER)
-    assert set(listed) == {*OURS, *TIERS}
+    assert set(listed) == {*OURS, *TIERS, *GROUPS}
 
 
-@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("command", [*OURS, *OF_KEYS])
 def test_help_of_a_command_has_one_example_and_an_environment_variable_for_each_option(
     command: str, tmp_path: Path
 ) -> None:
-    text = rankscope(command, "--help", home=tmp_path).stdout
+    text = rankscope(*command.split(), "--help", home=tmp_path).stdout
 
     options = [line for line in text.splitlines() if line.startswith("  --")]
     assert text.count("Example: rankscope") == 1

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from rankscope._settings import SETTINGS
 from rankscope.cli._app import app
@@ -52,10 +53,16 @@ def test_every_variable_of_a_command_is_in_its_paper() -> None:
 
 def command_variables() -> set[str]:
     """The variable of each option of our own commands: its own, or RANKSCOPE_<COMMAND>_<OPTION>."""
-    group = typer.main.get_group(app)
+    commands = typer.main.get_group(app).commands
+    below = {
+        f"{name}_{inner}": command
+        for name, group in commands.items()
+        if isinstance(group, TyperGroup)
+        for inner, command in group.commands.items()
+    }
     options = [
         (name, parameter)
-        for name, command in group.commands.items()
+        for name, command in {**commands, **below}.items()
         for parameter in command.params
         if parameter.param_type_name == "option" and parameter.name != "help"
     ]

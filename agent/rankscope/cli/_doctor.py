@@ -22,7 +22,7 @@ def doctor(
     ] = None,
     home: Home = None,
     url: Url = None,
-    project: Project = "default",
+    project: Project = None,
     as_json: AsJson = False,
 ) -> int:
     """What is installed and running here; with RUN, whether all its rows arrived. Exit 1 when something does not hold.

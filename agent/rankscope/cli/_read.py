@@ -28,7 +28,7 @@ def query(  # noqa: PLR0913 - one for each option
     ] = None,
     home: Home = None,
     url: Url = None,
-    project: Project = "default",
+    project: Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask in TQL: which tensors, which spans, on which rank, in which step.
@@ -49,7 +49,7 @@ def runs(
     limit: Annotated[int, typer.Option(min=1, help="Runs to show.")] = 20,
     home: Home = None,
     url: Url = None,
-    project: Project = "default",
+    project: Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Which runs there are, the latest first.
@@ -68,7 +68,7 @@ def ask(
     client: Client,
     text: str,
     *,
-    project: str,
+    project: str | None,
     run: str | None = None,
     limit: int | None = None,
     after: str | None = None,

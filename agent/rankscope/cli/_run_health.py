@@ -12,10 +12,11 @@ from rankscope.cli._output import table
 from rankscope.up import Client, Json, quoted
 
 PROCESSES_TOLD = 8
+LAUNCHES_TOLD = 8
 INTERVAL_S = 0.2
 
 
-def run_report(client: Client, run: str, *, project: str) -> Json:
+def run_report(client: Client, run: str, *, project: str | None) -> Json:
     """A run's `completeness` and how it stands (`run`).
 
     A run whose last rows may be on their way into the store is asked again, for as long as the client's patience.
@@ -79,10 +80,34 @@ def run_lines(report: Mapping[str, Any] | None) -> list[str]:
     return [
         "",
         *table(sections, ("section", "emitted", "stored", "lost", "missing")),
+        *_lost_lines(sections),
         *(f"rank {process['rank']}: {fault}" for process in processes for fault in process["faults"]),
+        *_launch_lines(completeness["launches"]),
         f"run {state['run_id']}{_verdict(completeness, state)}",
         *_open_lines(state["open"]),
         *_state_lines(state),
+    ]
+
+
+def _lost_lines(sections: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why rows were lost, a line for each section that lost some."""
+    lossy = [section for section in sections if section["lost_by_cause"]]
+    return [
+        f"  lost {section['section']}: {', '.join(f'{rows} {cause}' for cause, rows in causes.items())}"
+        for section in lossy
+        if (causes := section["lost_by_cause"])
+    ]
+
+
+def _launch_lines(launches: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How each attempt stands, where there are several."""
+    if len(launches) < 2:
+        return []
+    return [
+        f"  attempt {launch['attempt']} (launch {launch['launch_id'][:8]}): {launch['state'].replace('_', ' ')}, "
+        f"{sum(section['emitted'] for section in launch['sections'])} rows emitted, "
+        f"{sum(section['lost'] for section in launch['sections'])} lost"
+        for launch in launches[-LAUNCHES_TOLD:]
     ]
 
 

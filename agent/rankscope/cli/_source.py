@@ -11,7 +11,7 @@ import typer
 
 from rankscope import _discovery
 from rankscope._home import data_folder
-from rankscope.up import Client, DataFolder, reading
+from rankscope.up import Access, Client, DataFolder, reading
 
 ARRIVAL_PATIENCE_S = 3.0
 """`finish` returns when the gateway has accepted every row; the writer has it in the store about a second later."""
@@ -28,7 +28,12 @@ Url = Annotated[
     str | None,
     typer.Option(envvar="RANKSCOPE_URL", help="A query service to ask.", show_default="what runs in the data folder"),
 ]
-Project = Annotated[str, typer.Option(envvar="RANKSCOPE_PROJECT", help="The project to look in.")]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        envvar="RANKSCOPE_PROJECT", help="The project to look in.", show_default="the key's only one, else default"
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="Print one JSON document and nothing else.")
 ]
@@ -43,7 +48,7 @@ class Source:
 
     home: Path | None
     url: str | None
-    project: str
+    project: str | None
 
     @contextmanager
     def client(self) -> Generator[Client]:
@@ -55,12 +60,12 @@ class Source:
             NothingKeptError: nothing serves, and the folder holds no data.
         """
         if self.url:
-            yield Client(self.url, patience_s=ARRIVAL_PATIENCE_S)
+            yield Client(self.url, patience_s=ARRIVAL_PATIENCE_S, access=Access.from_environ(os.environ))
             return
         folder = DataFolder(chosen_folder(self.home))
         found = _discovery.read(folder.path)
         if found:
-            yield Client(found.query, patience_s=ARRIVAL_PATIENCE_S)
+            yield Client(found.query, patience_s=ARRIVAL_PATIENCE_S, access=Access.from_environ(os.environ))
             return
         with reading(folder) as url:
             yield Client(url)

@@ -36,7 +36,7 @@ def trace(  # noqa: PLR0913 - one for each option
     ] = None,
     home: Home = None,
     url: Url = None,
-    project: Project = "default",
+    project: Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Where the time of a step went, on which rank.
@@ -84,12 +84,12 @@ class Asked:
 
     Args:
         client: the query service.
-        project: whose run it is.
+        project: whose run it is; None: the default.
         run: its id.
         page: which part of a tree.
     """
 
-    def __init__(self, client: Client, *, project: str, run: str, page: PageAsked) -> None:
+    def __init__(self, client: Client, *, project: str | None, run: str, page: PageAsked) -> None:
         self._page = page
         self._client = client
         self._project = project
@@ -147,7 +147,7 @@ class Asked:
         return self._client.get(f"/runs/{quoted(self._run)}{path}", project=self._project, **parameters)
 
 
-def latest_run(client: Client, project: str) -> str:
+def latest_run(client: Client, project: str | None) -> str:
     """The id of the run that began last.
 
     Raises:
@@ -155,7 +155,9 @@ def latest_run(client: Client, project: str) -> str:
     """
     runs: Sequence[Mapping[str, Any]] = client.get("/runs", project=project, limit=1)["items"]
     if not runs:
-        raise NotThereError(f"project {project!r} has no run yet", hint="`rankscope demo` makes one")
+        raise NotThereError(
+            f"{f'project {project!r}' if project else 'the project'} has no run yet", hint="`rankscope demo` makes one"
+        )
     return str(runs[0]["run_id"])
 
 
