@@ -80,7 +80,8 @@ def _copy_spool(reader: SpoolReader, place: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     with contextlib.suppress(FileNotFoundError):  # freed meanwhile, or never made
-        if target.exists() and target.stat().st_size == source.stat().st_size and target.name != STANDING:
+        # A standing that is there is of who drains the copy: it is further, or soon will be.
+        if target.exists() and (target.name == STANDING or target.stat().st_size == source.stat().st_size):
             return
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         with source.open("rb") as read, draft.open("wb") as written:

@@ -9,7 +9,7 @@ from rankscope.spool._writer import refuse_elsewhere
 
 MOUNTS = r"""
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
-30 22 0:40 / /home rw - nfs4 filer:/home rw,vers=4.2
+30 22 0:40 / /data rw - nfs4 filer:/data rw,vers=4.2
 31 22 0:41 / /scratch rw - lustre mgs@tcp:/scratch rw
 32 31 259:1 / /scratch/local rw - xfs /dev/nvme0n1 rw
 33 22 0:42 / /mnt/with\040space rw - fuse.sshfs host: rw
@@ -21,7 +21,7 @@ a line that is none
 """
 
 CASES = {
-    "/home/ann/.local/share/rankscope": ("nfs4", "/home"),
+    "/data/ann/spool": ("nfs4", "/data"),
     "/scratch/run": ("lustre", "/scratch"),
     "/scratch/local/run": ("xfs", "/scratch/local"),
     "/mnt/with space/deep/er": ("fuse.sshfs", "/mnt/with space"),
