@@ -110,6 +110,11 @@ class Carrier:
         return [_report(one) for one in self._senders()]
 
     @property
+    def sent(self) -> int:
+        """Spools that are sent now."""
+        return len(self._adopted)
+
+    @property
     def waiting(self) -> int:
         """Spools of dead processes whose turn has not come."""
         return len(self._left)

@@ -1,0 +1,247 @@
+"""The agent as a process: one a root, until it is told to end or, where a rank started it, until nothing is left to do.
+
+Promises: it outlives its trainers and the signals to them; told to end, it drains for at most 25 s and leaves the rest
+on the disk, where the next one finds it; where nothing happens it looks once a second and does no more.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+from rankscope import _discovery
+from rankscope._connection import Access, Connection
+from rankscope._host import process_start
+from rankscope._settings import Settings
+from rankscope._version import __version__
+from rankscope.agent.carrier import Carrier
+from rankscope.agent.complaints import Complaints
+from rankscope.agent.reception import Reception
+from rankscope.agent.ways import Endpoints, Ways
+from rankscope.errors import RankscopeError
+from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, SpoolReader, stage_out
+
+LOCK = "agent.lock"
+FILE = "agent.json"
+
+TICK_S = 1.0
+EXPECTING_S = 0.1
+DRAIN_S = 25.0
+"""Kubernetes and Slurm kill 30 s after SIGTERM."""
+
+DRAIN_STALL_S = 10.0
+"""Told to end, with no trainer left, it waits no longer for a gateway that takes nothing."""
+
+IDLE_STALL_S = 30.0
+LINGER_S = 2.0
+FIRST_GUEST_S = 15.0
+"""How long an agent that a rank started waits for that rank to come."""
+
+
+class AgentHeldError(RankscopeError):
+    """Another agent serves the root."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """How an agent runs.
+
+    Attributes:
+        settings: Root of the spools, certificates, and the key and gateways for spools without their own.
+        exit_when_idle: Whether it ends when no trainer lives and nothing is left to send.
+        stage_out: Folder for what could not be sent when it ends; None: it stays in the spools.
+    """
+
+    settings: Settings
+    exit_when_idle: bool = False
+    stage_out: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """The folder of the spools."""
+        return self.settings.spool_root
+
+
+class Agent:
+    """Serves one root.
+
+    Args:
+        options: How it runs.
+
+    Raises:
+        AgentHeldError: another agent serves the root; names it.
+        SpoolError: the root cannot be written.
+    """
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._options = options
+        self._root = root = options.root
+        _make(root)
+        self._lock = FolderLock(root / LOCK)
+        try:
+            self._lock.take()
+        except SpoolHeldError as error:
+            raise AgentHeldError(f"an agent serves {root} already: {_who(root)}") from error
+        _sweep(root)
+        self._complaints = Complaints()
+        self._ways = ways_of(options.settings)
+        self._carrier = Carrier(root, self._ways, keys=keys_of(options.settings), complaints=self._complaints)
+        self._awake = threading.Event()
+        self._stop_at: float | None = None
+        self._is_cut_short = False
+        self._began_at = self._busy_at = time.monotonic()
+        self._had_guests = False
+        self._reception = Reception(self._desk, status=self.status, on_attach=self._welcome)
+
+    def run(self, *, on_ready: Callable[[], object] = lambda: None) -> int:
+        """Serve until it is over; 0 when the store has everything, else 1."""
+        self._publish()
+        on_ready()
+        try:
+            while not self._is_over():
+                self._carrier.tick()
+                self._awake.wait(self._pause_s())
+                self._awake.clear()
+            is_through = self._carrier.is_through
+        finally:
+            self._close()
+        self._stage_out()
+        return 0 if is_through else 1
+
+    def stop(self) -> None:
+        """Drain, then end; the second time: end now. Safe in a signal handler."""
+        self._is_cut_short = self._stop_at is not None
+        if self._stop_at is None:
+            self._stop_at = time.monotonic()
+        self._awake.set()
+
+    def status(self) -> Mapping[str, object]:
+        """How things stand."""
+        reports = self._carrier.reports()
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "root": str(self._root),
+            "trainers": self._reception.trainers,
+            "waiting": self._carrier.waiting,
+            "backlog_bytes": sum(report.backlog_bytes for report in reports),
+            "spools": [asdict(report) for report in reports],
+        }
+
+    def _welcome(self) -> None:
+        self._had_guests = True
+        self._awake.set()
+
+    def _pause_s(self) -> float:
+        # Who has attached makes a spool next.
+        return TICK_S if self._reception.trainers <= self._carrier.sent else EXPECTING_S
+
+    def _is_over(self) -> bool:
+        now = time.monotonic()
+        has_trainers = self._reception.trainers > 0 or self._carrier.has_live
+        is_through = self._carrier.is_through
+        if has_trainers or not is_through:
+            self._busy_at = now
+        if self._stop_at is not None:
+            return self._is_drained(now - self._stop_at, is_through=is_through, has_trainers=has_trainers)
+        if not self._options.exit_when_idle or has_trainers:
+            return False
+        stall_s = now - max(self._carrier.moved_at, self._began_at)
+        patience_s = LINGER_S if self._had_guests else FIRST_GUEST_S
+        return stall_s > IDLE_STALL_S if not is_through else now - self._busy_at > patience_s
+
+    def _is_drained(self, waited_s: float, *, is_through: bool, has_trainers: bool) -> bool:
+        if self._is_cut_short or waited_s >= DRAIN_S:
+            return True
+        stall_s = time.monotonic() - self._carrier.moved_at
+        return not has_trainers and (is_through or min(stall_s, waited_s) > DRAIN_STALL_S)
+
+    def _desk(self, incarnation: bytes) -> tuple[Connection, Callable[[], str | None]]:
+        folder = self._root / incarnation.hex()
+        try:
+            head = SpoolHead.read(folder)
+        except SpoolError:
+            return self._ways.connection(()), lambda: self._options.settings.key
+        return self._ways.connection(head.endpoints), lambda: SpoolReader(folder).key or self._options.settings.key
+
+    def _publish(self) -> None:
+        found = {
+            "pid": os.getpid(),
+            "process_start": process_start(os.getpid()),
+            "socket": str(self._reception.path),
+            "version": __version__,
+        }
+        draft = self._root / f".{FILE}.{os.getpid()}"
+        draft.write_text(json.dumps(found))
+        draft.replace(self._root / FILE)
+
+    def _close(self) -> None:
+        # A trainer that comes now finds no agent, and starts the next one.
+        with contextlib.suppress(OSError):
+            (self._root / FILE).unlink()
+        self._reception.close()
+        self._carrier.close()
+        self._ways.close()
+        self._lock.release()
+
+    def _stage_out(self) -> None:
+        if self._options.stage_out is not None:
+            stage_out(self._root, self._options.stage_out)
+
+
+def ways_of(settings: Settings, *, instead: Sequence[str] = ()) -> Ways:
+    """Where spools go: as recorded, else as these settings say, else to the server that runs here now."""
+
+    def fallback() -> Endpoints:
+        if settings.endpoint:
+            return settings.endpoint
+        found = _discovery.read(settings.home)
+        return (found.gateway,) if found else ()
+
+    access = Access(None, settings.tls_ca, settings.tls_cert, settings.tls_key, insecure=settings.insecure)
+    return Ways(access, fallback, instead=instead)
+
+
+def keys_of(settings: Settings) -> tuple[str, ...]:
+    """The key to try behind a spool's own."""
+    return () if settings.key is None else (settings.key,)
+
+
+def stop_on_signals(agent: Agent) -> None:
+    """Have SIGTERM and SIGINT end an agent in order."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        agent.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpoolError(f"{root} cannot be made ({error.strerror}): name another folder with --spool") from error
+
+
+def _who(root: Path) -> str:
+    try:
+        return f"process {int(json.loads((root / FILE).read_text())['pid'])}"
+    except (OSError, ValueError, TypeError, KeyError):
+        return "a process that is starting or ending"
+
+
+def _sweep(root: Path) -> None:
+    """Remove what an agent that was killed left: its file, and the folder of its socket."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        socket_folder = Path(str(json.loads((root / FILE).read_text())["socket"])).parent
+        (root / FILE).unlink()
+        if socket_folder.name.startswith("rankscope-"):
+            shutil.rmtree(socket_folder, ignore_errors=True)
