@@ -187,4 +187,11 @@ def _spans(who: Identity, number: int) -> dict[str, Column]:
     }
 
 
+def first_statistics(who: Identity, rows: int) -> Block:
+    """The first rows of a batch of level-1 statistics."""
+    lengths = {"shape": 2 * rows}
+    columns = {name: column[: lengths.get(name, rows)] for name, column in _tensor_stats(who, 0).items()}
+    return Block("tensor_stats", rows, columns)
+
+
 _COLUMNS = {"spans": _spans, "tensor_stats": _tensor_stats}
