@@ -46,22 +46,6 @@ def holding_the_rank(stop_file: str) -> None:
         _wait_for(stop_file)
 
 
-def emitting(stop_file: str) -> None:
-    """Emits spans and scalars until the file is there; prints how many of each, and what was lost of them."""
-    sent = 0
-    lines: list[str] = []
-    with rankscope.init() as run:
-        run.on_finish(lambda outcome: lines.append(f"{outcome.dropped} {outcome.unsent}"))
-        pause = threading.Event()
-        while not Path(stop_file).exists():
-            for _ in range(20):
-                with run.span("work", attributes={"number": sent}):
-                    run.log_metric("number", sent, step=sent)
-                sent += 1
-            pause.wait(0.01)
-    sys.stdout.write(f"emitted {sent} dropped/unsent {lines[0]}\n")
-
-
 def _wait_for(file: str) -> None:
     pause = threading.Event()
     while not Path(file).exists():

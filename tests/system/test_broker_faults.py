@@ -123,7 +123,7 @@ def test_a_broker_that_sleeps_is_waited_for(trial: Trial) -> None:
     trial.add_source()
     trial.await_stored(5)
 
-    with trial.site.broker.client() as client:
+    with redis.Redis.from_url(trial.site.broker.url, socket_timeout=30) as client:
         client.execute_command("DEBUG", "SLEEP", "8")
 
     assert not trial.fresh().findings

@@ -22,7 +22,7 @@ def matrix() -> dict[str, str]:
     return {fault: shown for fault, _, shown in ROW.findall(text_of(README))}
 
 
-def tests_of(file: str) -> set[str]:
+def names_in(file: str) -> set[str]:
     return {node.name for node in ast.walk(syntax_of(file)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
@@ -39,7 +39,7 @@ def test_every_test_that_the_matrix_names_exists() -> None:
         f"{fault}: {file}::{name}"
         for fault, shown in matrix().items()
         for file, name in NAMED.findall(shown)
-        if file not in files or name not in tests_of(file)
+        if file not in files or name not in names_in(file)
     ]
 
     assert not unknown, "\n".join(unknown)
