@@ -48,6 +48,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.max_concurrent_streams", 256),
+    # A stream's window stays at 64 KiB (a larger message widens it while it is read). Windows that grow by gRPC's own
+    # measure held 510 MiB for 1,000 streams on a busy machine.
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.max_connection_age_ms", 30 * 60_000),
     ("grpc.max_connection_age_grace_ms", 30_000),
     # Without this a second gateway would silently share the port with the first.
