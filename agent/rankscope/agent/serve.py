@@ -105,8 +105,7 @@ class Agent:
         self._publish()
         on_ready()
         try:
-            while not self._is_over():
-                self._carrier.tick()
+            while not self._turn():
                 self._awake.wait(self._pause_s())
                 self._awake.clear()
             is_through = self._carrier.is_through
@@ -143,14 +142,20 @@ class Agent:
         # Who has attached makes a spool next.
         return TICK_S if self._reception.trainers <= self._carrier.sent else EXPECTING_S
 
-    def _is_over(self) -> bool:
+    def _turn(self) -> bool:
+        """Look at everything once; whether it is over."""
+        stop_at = self._stop_at  # what was spooled before the signal is looked at after it
+        self._carrier.tick()
+        return self._is_over(stop_at)
+
+    def _is_over(self, stop_at: float | None) -> bool:
         now = time.monotonic()
         has_trainers = self._reception.trainers > 0 or self._carrier.has_live
         is_through = self._carrier.is_through
         if has_trainers or not is_through:
             self._busy_at = now
-        if self._stop_at is not None:
-            return self._is_drained(now - self._stop_at, is_through=is_through, has_trainers=has_trainers)
+        if stop_at is not None:
+            return self._is_drained(now - stop_at, is_through=is_through, has_trainers=has_trainers)
         if not self._options.exit_when_idle or has_trainers:
             return False
         stall_s = now - max(self._carrier.moved_at, self._began_at)
