@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import ClassVar
 
 from rankscope._outcome import Outcome, status_after
 from rankscope._run import Run
@@ -31,7 +32,6 @@ class ProcessEnd:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._pid = os.getpid()
         self._status = RunStatus.FINISHED
         self._hook_before: ExceptHook = sys.excepthook
         self._hook: ExceptHook = self._note_error
@@ -47,6 +47,7 @@ class ProcessEnd:
         if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._handler)
             self._has_handler = True
+            _Handled.by = self._handler
         self._run.on_finish(self._finished)
 
     def _at_exit(self) -> None:
@@ -60,12 +61,11 @@ class ProcessEnd:
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if os.getpid() == self._pid:
-            self._is_terminated = True
-            self._run.hurry()
-            # Does nothing where a `finish` is going on: the process then ends behind that one.
-            self._run.finish(RunStatus.INTERRUPTED, timeout=TERMINATE_S)
-        if os.getpid() != self._pid or self._is_over:
+        self._is_terminated = True
+        self._run.hurry()
+        # Does nothing where a `finish` is going on: the process then ends behind that one.
+        self._run.finish(RunStatus.INTERRUPTED, timeout=TERMINATE_S)
+        if self._is_over:
             _end_by_sigterm()
 
     def _finished(self, outcome: Outcome) -> None:
@@ -82,9 +82,43 @@ class ProcessEnd:
         is_main = threading.current_thread() is threading.main_thread()
         if self._has_handler and is_main and signal.getsignal(signal.SIGTERM) == self._handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _Handled.by = None
 
 
 def _end_by_sigterm() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _Handled:
+    """Our handler of SIGTERM in this process, and what the threads that fork now had blocked before."""
+
+    by: Callable[[int, FrameType | None], None] | None = None
+    masks: ClassVar[dict[int, set[signal.Signals | int]]] = {}
+
+
+def _hold_sigterm() -> None:
+    """Before a fork: a signal to the child must find the child's own handler.
+
+    Python forgets signals that arrive between the fork and its own clean-up, where a handler of Python's is
+    installed: a worker that was ended at once lived on.
+    """
+    if _Handled.by is not None:
+        _Handled.masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _release_sigterm() -> None:
+    mask = _Handled.masks.pop(threading.get_ident(), None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _forget_in_child() -> None:
+    handler, _Handled.by = _Handled.by, None
+    if handler is not None and signal.getsignal(signal.SIGTERM) == handler:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release_sigterm()
+
+
+os.register_at_fork(before=_hold_sigterm, after_in_parent=_release_sigterm, after_in_child=_forget_in_child)

@@ -26,13 +26,23 @@ class Ended:
 
 def run_program(source: str, home: Path, **environ: str) -> Ended:
     """Run Python source with nothing of this machine's servers or launchers in its environment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RANKSCOPE_", "TORCHELASTIC_"))}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)],
+        command_of(source),
         capture_output=True,
         text=True,
-        env={**kept, "RANKSCOPE_HOME": str(home), **environ},
+        env=environment(home, **environ),
         timeout=TIMEOUT_S,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def command_of(source: str) -> list[str]:
+    """The command that runs Python source."""
+    return [sys.executable, "-c", textwrap.dedent(source)]
+
+
+def environment(home: Path, **environ: str) -> dict[str, str]:
+    """This environment without this machine's servers and launchers."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RANKSCOPE_", "TORCHELASTIC_"))}
+    return {**kept, "RANKSCOPE_HOME": str(home), **environ}
