@@ -156,8 +156,8 @@ def test_a_batch_refused_for_good_is_set_aside_stated_and_passed_over(
     assert (gap["cause"], gap["data_kind"], gap["count"]) == ("quarantined", "scalars", 7)
     assert (gap["seq_from"], gap["seq_to"]) == (1, 1)
     assert "scalars.time: 5 is before 2000" in str(gap["detail"])
-    assert int(gap["incarnation_hi"]).to_bytes(8, "big") == trainer.identity.incarnation[:8]
-    assert int(gap["incarnation_lo"]).to_bytes(8, "big") == trainer.identity.incarnation[8:]
+    assert int(str(gap["incarnation_hi"])).to_bytes(8, "big") == trainer.identity.incarnation[:8]
+    assert int(str(gap["incarnation_lo"])).to_bytes(8, "big") == trainer.identity.incarnation[8:]
 
 
 def stated(folder: Path) -> dict[str, object]:
