@@ -5,9 +5,10 @@ import logging
 import os
 import shlex
 import signal
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,10 +16,33 @@ from rankscope import _discovery
 from rankscope._discovery import Discovery
 from rankscope.cli._app import app
 from rankscope.cli._errors import WrongCallError
+from rankscope.cli._listening import (
+    Insecure,
+    Keys,
+    Listen,
+    ListenOptions,
+    Retention,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    arguments_of,
+)
 from rankscope.cli._output import say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder
 from rankscope.demo import DemoOptions, run_demo
-from rankscope.up import DataFolder, Endpoints, LocalServer, Ports, call, free_ports, is_usual, moved, start_detached
+from rankscope.up import (
+    LOOPBACK,
+    DataFolder,
+    Endpoints,
+    LocalServer,
+    Ports,
+    Public,
+    call,
+    free_ports,
+    is_usual,
+    moved,
+    start_detached,
+)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -37,25 +61,35 @@ def up(  # noqa: PLR0913 - one for each option
         bool, typer.Option("--wait-ready", help="With --detach: return when everything answers.")
     ] = False,
     log_level: Annotated[str, typer.Option(help="What goes to stderr: debug, info, warning or error.")] = "warning",
+    listen: Listen = None,
+    keys: Keys = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    insecure: Insecure = False,
+    retention: Retention = None,
     as_json: AsJson = False,
 ) -> None:
     """Start everything on this machine: broker, gateway, writer, query service, on loopback.
+
+    With --listen ADDRESS it also serves other nodes there, who need a key; the first one is printed once.
 
     A busy port is replaced by the next free one, and said. Ctrl-C or SIGTERM ends it in order and leaves nothing.
 
     Example: rankscope up --detach --wait-ready --json
     """
     folder = DataFolder(chosen_folder(home))
-    ports = Ports(query=query_port, gateway=gateway_port)
+    options = ListenOptions(listen, keys, tls_cert, tls_key, tls_client_ca, insecure)
+    start = Start(folder, Ports(query=query_port, gateway=gateway_port), options.public(folder), retention, as_json)
+    if wait_ready and not detach:
+        raise WrongCallError("--wait-ready goes with --detach: in the foreground `up` says when it is ready")
     if not as_json:
         _warn_of(folder)
     if detach:
-        _up_detached(folder, ports, wait_ready=wait_ready, log_level=log_level, as_json=as_json)
+        start.detached(wait_ready=wait_ready, log_level=log_level)
         return
-    if wait_ready:
-        raise WrongCallError("--wait-ready goes with --detach: in the foreground `up` says when it is ready")
     _log_to_stderr(log_level)
-    asyncio.run(_up_until_signalled(folder, ports, as_json=as_json))
+    asyncio.run(start.until_signalled())
 
 
 @app.command("demo", short_help="Train 4 ranks for real, and find what went wrong.")
@@ -93,55 +127,114 @@ def _warn_of(folder: DataFolder) -> None:
         say_aside(f"warning: {exposure}")
 
 
-def _up_detached(folder: DataFolder, ports: Ports, *, wait_ready: bool, log_level: str, as_json: bool) -> None:
-    free = free_ports(ports)  # chosen here and not there, so that a busy one is said here and not in the log
-    arguments = ["--query-port", str(free.query), "--gateway-port", str(free.gateway), "--log-level", log_level]
-    environment = {**os.environ, "RANKSCOPE_HOME": str(folder.path)}
-    pid = start_detached(folder, arguments, environment=environment, wait_ready=wait_ready)
-    found = _discovery.read(folder.path) if wait_ready else None
-    sentences = moved(ports, _ports_of(found) if found else free)
-    started = {
-        "query": found.query if found else None,
-        "gateway": found.gateway if found else None,
-        "home": str(folder.path),
-        "pid": pid,
-        "log": str(folder.log("up")),
-        "moved": sentences,
-    }
-    if as_json:
-        say_json(started)
-        return
-    for sentence in sentences:
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A server that is to be started, in the foreground or not.
+
+    Attributes:
+        folder: its data folder.
+        ports: the ports it should have.
+        public: how other nodes reach it; None: they do not.
+        retention: days that rows are kept; None: as the environment says.
+        as_json: whether what is told is one JSON document.
+    """
+
+    folder: DataFolder
+    ports: Ports
+    public: Public | None
+    retention: int | None
+    as_json: bool
+
+    def detached(self, *, wait_ready: bool, log_level: str) -> None:
+        """Start it in the background, and tell where it is."""
+        key = self._first_key()
+        # Chosen here and not there, so that a busy one is said here and not in the log.
+        free = free_ports(self.ports, self.public.host if self.public else LOOPBACK)
+        ports = ["--query-port", str(free.query), "--gateway-port", str(free.gateway)]
+        arguments = [*ports, "--log-level", log_level, *arguments_of(self.public)]
+        pid = start_detached(self.folder, arguments, environment=self._environment(), wait_ready=wait_ready)
+        found = _discovery.read(self.folder.path) if wait_ready else None
+        got = _ports_of(found) if found and not self.public else free
+        started = {
+            "query": found.query if found else None,
+            "gateway": found.gateway if found else None,
+            "home": str(self.folder.path),
+            "pid": pid,
+            "log": str(self.folder.log("up")),
+            "moved": moved(self.ports, got),
+            **self._told_of_public(free, key),
+        }
+        if self.as_json:
+            say_json(started)
+            return
+        _say_started(started)
+
+    async def until_signalled(self) -> None:
+        """Run it here until a signal comes."""
+        key = self._first_key()
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, stop.set)
+        environment = self._environment()
+        server = LocalServer(self.folder, ports=self.ports, environment=environment, public=self.public)
+        await server.run(stop, on_ready=lambda endpoints: self._say_ready(endpoints, key))
+
+    def _first_key(self) -> str | None:
+        if self.public is None:
+            return None
+        self.folder.prepare()
+        return self.public.first_key()
+
+    def _environment(self) -> dict[str, str]:
+        own = {"RANKSCOPE_HOME": str(self.folder.path)}
+        kept = {} if self.retention is None else {"RANKSCOPE_RETENTION_DAYS": str(self.retention)}
+        return {**os.environ, **own, **kept}
+
+    def _told_of_public(self, ports: Ports, key: str | None) -> dict[str, str | None]:
+        if self.public is None:
+            return {}
+        return {
+            "public_query": self.public.url(ports.query) if ports.query else None,
+            "public_gateway": self.public.endpoint(ports.gateway) if ports.gateway else None,
+            "key": key,
+        }
+
+    def _say_ready(self, endpoints: Endpoints, key: str | None) -> None:
+        told = asdict(endpoints)
+        if self.as_json:
+            say_json({**told, "key": key} if self.public else told)
+            return
+        for sentence in endpoints.moved:
+            say(sentence)
+        say(f"rankscope {endpoints.version}   data {endpoints.home}")
+        say(f"query    {endpoints.query}/api/v1/runs\ngateway  {endpoints.gateway}")
+        _say_public({**told, "key": key})
+        for line in _next_lines(self.folder):
+            say(line)
+        say("Ctrl-C ends it")
+
+
+def _say_started(started: Mapping[str, Any]) -> None:
+    for sentence in started["moved"]:
         say(sentence)
-    if found:
-        say(f"query    {found.query}\ngateway  {found.gateway}")
-    say(f"process  {pid} ({'ready' if found else 'starting'}; end it with: kill {pid})\nlog      {folder.log('up')}")
+    if started["query"]:
+        say(f"query    {started['query']}\ngateway  {started['gateway']}")
+    _say_public(started)
+    state = "ready" if started["query"] else "starting"
+    say(f"process  {started['pid']} ({state}; end it with: kill {started['pid']})\nlog      {started['log']}")
+
+
+def _say_public(told: Mapping[str, Any]) -> None:
+    """Where other nodes find it, and their first key, which is shown this once."""
+    if told.get("public_gateway"):
+        say(f"elsewhere RANKSCOPE_ENDPOINT={told['public_gateway']} RANKSCOPE_URL={told['public_query']}")
+    if told.get("key"):
+        say(f"          RANKSCOPE_KEY={told['key']}   (shown this once; `rankscope keys create` makes more)")
 
 
 def _ports_of(found: Discovery) -> Ports:
     return Ports(query=int(found.query.rpartition(":")[2]), gateway=int(found.gateway.rpartition(":")[2]))
-
-
-async def _up_until_signalled(folder: DataFolder, ports: Ports, *, as_json: bool) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    server = LocalServer(folder, ports=ports, environment=os.environ)
-    await server.run(stop, on_ready=lambda endpoints: _say_ready(endpoints, folder, as_json=as_json))
-
-
-def _say_ready(endpoints: Endpoints, folder: DataFolder, *, as_json: bool) -> None:
-    if as_json:
-        say_json(asdict(endpoints))
-        return
-    for sentence in endpoints.moved:
-        say(sentence)
-    say(f"rankscope {endpoints.version}   data {endpoints.home}")
-    say(f"query    {endpoints.query}/api/v1/runs\ngateway  {endpoints.gateway}")
-    for line in _next_lines(folder):
-        say(line)
-    say("Ctrl-C ends it")
 
 
 def _next_lines(folder: DataFolder) -> list[str]:

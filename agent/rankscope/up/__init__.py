@@ -11,11 +11,14 @@ from rankscope.up._client import BadUrlError, Client, Json, RefusedError, Unreac
 from rankscope.up._errors import FolderHeldError, MissingExtraError, PartFailedError, UpError
 from rankscope.up._folder import DataFolder, Holder
 from rankscope.up._parts import tethered
+from rankscope.up._ports import LOOPBACK
+from rankscope.up._public import Public
 from rankscope.up._reading import NothingKeptError, reading
 from rankscope.up._server import Endpoints, LocalServer, Ports, free_ports, moved
 from rankscope.up._services import importing, load_command, load_service, require
 
 __all__ = [
+    "LOOPBACK",
     "Access",
     "BadUrlError",
     "Client",
@@ -30,6 +33,7 @@ __all__ = [
     "PartFailedError",
     "PlainTextKeyError",
     "Ports",
+    "Public",
     "RefusedError",
     "UnreachableError",
     "UpError",

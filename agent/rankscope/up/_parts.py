@@ -104,12 +104,21 @@ class ChildPart:
         folder: the data folder; the part's log there takes its output, begun anew.
         answers: whether it is ready.
         allowance_s: how long it may take to end after SIGTERM before it is killed.
+        command: the subcommand, where it is not the name.
     """
 
     def __init__(
-        self, name: str, *, environment: Mapping[str, str], folder: DataFolder, answers: Answers, allowance_s: float
+        self,
+        name: str,
+        *,
+        environment: Mapping[str, str],
+        folder: DataFolder,
+        answers: Answers,
+        allowance_s: float,
+        command: str = "",
     ) -> None:
         self.name = name
+        self._command = command or name
         self._environment = environment
         self._folder = folder
         self._log = folder.log(name)
@@ -121,7 +130,7 @@ class ChildPart:
         """Start the process, in a session of its own: a terminal's Ctrl-C is for the parent, who keeps the order."""
         with self._folder.open_log(self.name) as log:
             self._process = await asyncio.create_subprocess_exec(
-                *tethered(sys.executable, "-m", "rankscope", self.name),
+                *tethered(sys.executable, "-m", "rankscope", self._command),
                 env=self._environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,

@@ -1,4 +1,4 @@
-"""One server on loopback: broker, writer, query service and gateway over one data folder.
+"""One server: broker, writer, query service and gateway over one data folder, on loopback, and for others where asked.
 
 It promises: ready means that all four answer; when one part fails, the others are stopped and the failure names
 the part and its reason; on every way out nothing is left running. Parts stop in the order in which data flows
@@ -20,8 +20,9 @@ from rankscope._version import __version__
 from rankscope.up._errors import PartFailedError
 from rankscope.up._folder import DataFolder
 from rankscope.up._parts import Answers, ChildPart, Part, TaskPart
-from rankscope.up._ports import GATEWAY_PORT, QUERY_PORT, PortClaims
+from rankscope.up._ports import GATEWAY_PORT, LOOPBACK, QUERY_PORT, PortClaims
 from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until, writer_writes
+from rankscope.up._public import CLOSED, Public, public_parts
 from rankscope.up._services import load_service, require
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class Endpoints:
         home: the data folder.
         pid: the process to stop.
         moved: one sentence for each usual port that something else had.
+        public_query: the query service's URL for other nodes; None: they are not served.
+        public_gateway: the gateway's endpoint for them.
     """
 
     query: str
@@ -60,6 +63,8 @@ class Endpoints:
     pid: int
     version: str
     moved: tuple[str, ...]
+    public_query: str | None = None
+    public_gateway: str | None = None
 
 
 class LocalServer:
@@ -69,9 +74,13 @@ class LocalServer:
         folder: where data lies.
         ports: which ports to listen on, or the next free ones.
         environment: settings for the parts under their environment names.
+        public: how other nodes reach it, on these ports then; None: they do not.
     """
 
-    def __init__(self, folder: DataFolder, *, ports: Ports, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: DataFolder, *, ports: Ports, environment: Mapping[str, str], public: Public | None = None
+    ) -> None:
+        self._public = public
         self._folder = folder
         self._wanted = ports
         self._environment = environment
@@ -95,9 +104,11 @@ class LocalServer:
             sockets = resources.enter_context(self._folder.socket_folder())
             resources.enter_context(working_in(self._folder.store))
             claims = resources.enter_context(PortClaims())
-            ports = Ports(query=claims.take(self._wanted.query), gateway=claims.take(self._wanted.gateway))
-            parts = self._parts(sockets, ports)
-            endpoints = self._endpoints(ports)
+            beyond = self._claimed_beyond(claims)
+            wanted = Ports(0, 0) if self._public and self._public.covers_loopback else self._wanted
+            ports = Ports(query=claims.take(wanted.query), gateway=claims.take(wanted.gateway))
+            parts = self._parts(sockets, ports, beyond)
+            endpoints = self._endpoints(ports, beyond)
             try:
                 await _start(parts, stop)
                 if not stop.is_set():
@@ -108,7 +119,14 @@ class LocalServer:
                 _discovery.remove(self._folder.path)
                 await parts.stop()
 
-    def _parts(self, sockets: Path, ports: Ports) -> "Parts":
+    def _claimed_beyond(self, claims: PortClaims) -> Ports | None:
+        """The ports for other nodes; None: they are not served."""
+        if self._public is None:
+            return None
+        host = self._public.host
+        return Ports(query=claims.take(self._wanted.query, host), gateway=claims.take(self._wanted.gateway, host))
+
+    def _parts(self, sockets: Path, ports: Ports, beyond: Ports | None, /) -> "Parts":
         socket = sockets / "broker.sock"
         settings = self._settings(socket, ports)
         return Parts(
@@ -141,11 +159,20 @@ class LocalServer:
                 allowance_s=GATEWAY_ALLOWANCE_S,
             ),
             is_drained=lambda: broker_is_drained(socket),
+            public=self._public_parts(settings, beyond),
+        )
+
+    def _public_parts(self, settings: Mapping[str, str], beyond: Ports | None) -> Sequence[Part]:
+        if self._public is None or beyond is None:
+            return ()
+        return public_parts(
+            self._public, self._folder, settings=settings, query_port=beyond.query, gateway_port=beyond.gateway
         )
 
     def _settings(self, socket: Path, ports: Ports) -> dict[str, str]:
         given = {name: value for name, value in self._environment.items() if name.startswith("RANKSCOPE_")}
         return given | {
+            **CLOSED,
             "RANKSCOPE_HOME": str(self._folder.path),
             "RANKSCOPE_REDIS_URL": f"unix://{socket}",
             "RANKSCOPE_CLICKHOUSE_URL": f"chdb://{self._folder.store}",
@@ -155,14 +182,17 @@ class LocalServer:
             "RANKSCOPE_MIGRATE": "1",
         }
 
-    def _endpoints(self, ports: Ports) -> Endpoints:
+    def _endpoints(self, ports: Ports, beyond: Ports | None) -> Endpoints:
+        public = self._public
         return Endpoints(
             query=f"http://127.0.0.1:{ports.query}",
             gateway=f"127.0.0.1:{ports.gateway}",
             home=str(self._folder.path),
             pid=os.getpid(),
             version=__version__,
-            moved=moved(self._wanted, ports),
+            moved=moved(self._wanted, beyond or ports),
+            public_query=public.url(beyond.query) if public and beyond else None,
+            public_gateway=public.endpoint(beyond.gateway) if public and beyond else None,
         )
 
     def _announce(self, endpoints: Endpoints) -> None:
@@ -178,9 +208,10 @@ class LocalServer:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The four parts, and the two orders in which they come and go.
+    """The four parts, those for other nodes, and the two orders in which they come and go.
 
     Attributes:
+        public: gateway and query service for other nodes; none: they are not served.
         is_drained: whether nothing that was accepted waits for the writer.
     """
 
@@ -189,16 +220,18 @@ class Parts:
     query: Part
     gateway: Part
     is_drained: Answers
+    public: Sequence[Part] = ()
 
     @property
     def waves(self) -> tuple[Sequence[Part], ...]:
-        """Each wave needs the one before it to be ready."""
-        return (self.broker,), (self.gateway, self.writer), (self.query,)
+        """Each wave needs the one before it to be ready; other nodes are let in last."""
+        return (self.broker,), (self.gateway, self.writer), (self.query,), self.public
 
     async def stop(self) -> None:
         """Stop all, from the one that accepts data to the one that holds it."""
         logger.info("stopping")
-        await self.gateway.stop()
+        for part in (*self.public, self.gateway):
+            await part.stop()
         await self._drain()
         for part in (self.writer, self.query, self.broker):
             await part.stop()
@@ -263,16 +296,16 @@ async def _first_of(*awaitables: Awaitable[object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def free_ports(wanted: Ports) -> Ports:
-    """The ports a server that starts now would take; one that may be any stays 0.
+def free_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
+    """The ports a server that starts now would take on an address; one that may be any stays 0.
 
     Raises:
         UpError: none of the next 200 ports is free.
     """
     with PortClaims() as claims:
         return Ports(
-            query=claims.take(wanted.query) if wanted.query else 0,
-            gateway=claims.take(wanted.gateway) if wanted.gateway else 0,
+            query=claims.take(wanted.query, host) if wanted.query else 0,
+            gateway=claims.take(wanted.gateway, host) if wanted.gateway else 0,
         )
 
 
