@@ -226,7 +226,7 @@ class Buffer:
             shard: 0-based.
             incarnations: 16 bytes each; at least one.
         """
-        keys = [state_key(shard, incarnation) for incarnation in incarnations]
+        keys = [stream_key(shard), *(state_key(shard, incarnation) for incarnation in incarnations)]
         numbers = cast("list[int]", await self._connection.run(self._stand, keys))
         return [Stand(accepted, durable) for accepted, durable in zip(numbers[::2], numbers[1::2], strict=True)]
 

@@ -124,6 +124,23 @@ class TestAnEntryIsLost:
         assert still_there.outcome is Outcome.DUPLICATE
         assert [stand.outcome for stand in stands] == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.DUPLICATE]
 
+    @pytest.mark.parametrize(("left", "durable"), [(0, 0), (0, 2), (1, 0), (150, 0), (150, 50), (50, 100)])
+    async def test_its_sender_is_told_to_go_on_from_what_is_durable(
+        self, buffer: Buffer, broker: Broker, left: int, durable: int
+    ) -> None:
+        await accept_many(buffer, 200)
+        say_durable(broker, durable)
+        before = await buffer.stands(SHARD, [INCARNATION])
+        with broker.client() as client:
+            client.xtrim(stream_key(SHARD), maxlen=left, approximate=False)
+
+        after = await buffer.stands(SHARD, [INCARNATION])
+
+        # The last 128 batches are remembered: 50 that are gone before them are known to be once they are gone, too.
+        is_known_as_lost = (left, durable) not in {(150, 0), (150, 50)}
+        assert before == [Stand(200, durable)]
+        assert after == [Stand(durable if is_known_as_lost else 200, durable)]
+
 
 async def test_senders_hear_where_they_stand_in_the_order_asked(buffer: Buffer, broker: Broker) -> None:
     await accept_many(buffer, 3)
