@@ -8,8 +8,11 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from rankscope_ingest.buffer import Buffer
+from rankscope_ingest.clickhouse import Store as Sink
+from rankscope_ingest.migrate import migrate
 from rankscope_ingest.streams import Streams
 from tests.ground.brokers import Broker
+from tests.ground.stores import Store
 from tests.ingest.gateways import reached, running
 from tests.ingest.writing import Leased
 
@@ -36,6 +39,15 @@ async def leased(streams: Streams) -> Leased:
     writer = Leased(streams)
     await writer.hold()
     return writer
+
+
+@pytest_asyncio.fixture
+async def sink(clickhouse_front: Store) -> AsyncIterator[Sink]:
+    """The store as the writer has it, migrated."""
+    opened = Sink(SecretStr(clickhouse_front.url))
+    await migrate(opened)
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture

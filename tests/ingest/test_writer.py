@@ -1,7 +1,7 @@
 """The writer from a real broker to chDB behind HTTP: every batch once, whatever fails on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from pydantic import SecretStr
@@ -14,7 +14,6 @@ from rankscope_ingest.collector import Collector
 from rankscope_ingest.dead_letters import DeadLetters
 from rankscope_ingest.entries import Group, take
 from rankscope_ingest.errors import StoreUncertain, StoreUnfit
-from rankscope_ingest.migrate import migrate
 from rankscope_ingest.streams import Streams
 from rankscope_proto.identity import shard_of
 from tests.ground.brokers import Broker
@@ -99,15 +98,6 @@ class Counting:
     async def command(self, statement: str, **parameters: object) -> None:
         if self._sink is not None:
             await self._sink.command(statement, **parameters)
-
-
-@pytest.fixture
-async def sink(clickhouse_front: Store) -> AsyncIterator[Sink]:
-    """The store as the writer has it, migrated."""
-    opened = Sink(SecretStr(clickhouse_front.url))
-    await migrate(opened)
-    yield opened
-    await opened.close()
 
 
 async def drain(broker: Broker, streams: Streams, sink: Counting, *, collector: Collector) -> None:

@@ -1,6 +1,7 @@
 """The writer's side of a broker and a store, as tests use it."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from rankscope_proto.storage import INSERT_SETTINGS
 from rankscope_proto.v1.ingest_pb2 import Sealed
 from tests.ground.brokers import Broker
 from tests.ground.stores import Store
-from tests.ingest.batches import Sender
+from tests.ingest.batches import Sender, batch, seal
 
 ROWS = 6
 """Rows of one batch: 2 spans, 3 statistics, 1 scalar."""
@@ -51,6 +52,24 @@ async def send(buffer: Buffer, *senders: Sender, count: int = 1) -> list[Sealed]
 async def offer(buffer: Buffer, sealed: Sealed, *, run_id: str = "run", again: bool = False) -> None:
     shard = shard_of(run_id, sealed.incarnation)
     await patiently(lambda: buffer.accept(shard, offer_of(sealed, again=again), budget=10**9))
+
+
+def full(sender: Sender) -> Sealed:
+    """The sender's next batch, with rows in every section."""
+    message = batch(sender.seq, incarnation=sender.incarnation, rank=sender.rank, run_id=sender.run_id)
+    sender.seq += 1
+    now = message.header.sealed
+    message.modules.path.append(4)
+    message.modules.time.append(now)
+    message.events.time.append(now)
+    message.events.kind.append(1)
+    getattr(message.gaps, "class").append(2)
+    message.gaps.start.append(now)
+    message.run_info.status.append(1)
+    message.run_info.start.append(now)
+    message.open_spans.heartbeat.append(time.time_ns())  # older ones expire
+    message.open_spans.thread.append(1)
+    return seal(message)
 
 
 def settings_for(broker: Broker, store: Store, **more: str) -> dict[str, str]:
