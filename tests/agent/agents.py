@@ -2,15 +2,18 @@
 
 import json
 import os
+import signal
 import socket
 import tempfile
 import threading
 from collections import deque
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
 from rankscope._host import process_start
+from tests.ground.processes import alive, wait_until
 
 GRANTED: dict[str, object] = {"claim": "granted", "holder": None, "failure": ""}
 
@@ -84,3 +87,25 @@ class ScriptedAgent:
                 if answer is not None:
                     connection.sendall(json.dumps(answer).encode() + b"\n")
         self.left += 1
+
+
+def agent_pid(root: Path) -> int | None:
+    """The agent that serves a root; None when none does."""
+    try:
+        said = cast("dict[str, object]", json.loads((root / "agent.json").read_text()))
+    except (OSError, ValueError):
+        return None
+    pid = int(str(said["pid"]))
+    return pid if process_start(pid) == int(str(said["process_start"])) else None
+
+
+@contextmanager
+def agents_ended(root: Path) -> Generator[None]:
+    """Ends whatever agent serves the root behind the test."""
+    try:
+        yield
+    finally:
+        pid = agent_pid(root)
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not alive(pid), what="end")

@@ -12,14 +12,18 @@ from rankscope_proto.v1.batch_pb2 import Batch
 
 def batches_in(root: Path) -> list[Batch]:
     """The batches of every spool of a root, in order of seq."""
+    return [batch for folder in spools(root) for batch in batches_of(folder)]
+
+
+def batches_of(folder: Path) -> list[Batch]:
+    """The batches of one spool, in order of seq."""
     found: list[Batch] = []
-    for folder in spools(root):
-        reader = SpoolReader(folder)
-        frame = reader.next(0)
-        while frame is not None:
-            found.append(Batch.FromString(frame.payload))
-            frame = reader.next(frame.seq + 1)
-        reader.close()
+    reader = SpoolReader(folder)
+    frame = reader.next(0)
+    while frame is not None:
+        found.append(Batch.FromString(frame.payload))
+        frame = reader.next(frame.seq + 1)
+    reader.close()
     return found
 
 
