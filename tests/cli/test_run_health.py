@@ -12,7 +12,7 @@ from tests.cli.programs import rankscope
 from tests.ground.processes import Children, wait_until
 from tests.ground.stacks import Stack
 
-SECTION = {"section": "spans", "emitted": 5, "stored": 5, "lost": 0, "lost_by_cause": {}, "missing": 0}
+SECTION: dict[str, Any] = {"section": "spans", "emitted": 5, "stored": 5, "lost": 0, "lost_by_cause": {}, "missing": 0}
 SILENT = {"silent_since": "2026-01-01T00:00:00.000000000Z"}
 LAST_WORD = "has not said its last word: up to its last second may be missing"
 
