@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import tempfile
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from rankscope._host import process_start
-from tests.ground.processes import alive, wait_until
+from tests.ground.agents import end_agent
 
 GRANTED: dict[str, object] = {"claim": "granted", "holder": None, "failure": ""}
 
@@ -89,23 +88,10 @@ class ScriptedAgent:
         self.left += 1
 
 
-def agent_pid(root: Path) -> int | None:
-    """The agent that serves a root; None when none does."""
-    try:
-        said = cast("dict[str, object]", json.loads((root / "agent.json").read_text()))
-    except (OSError, ValueError):
-        return None
-    pid = int(str(said["pid"]))
-    return pid if process_start(pid) == int(str(said["process_start"])) else None
-
-
 @contextmanager
 def agents_ended(root: Path) -> Generator[None]:
     """Ends whatever agent serves the root behind the test."""
     try:
         yield
     finally:
-        pid = agent_pid(root)
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not alive(pid), what="end")
+        end_agent(root)

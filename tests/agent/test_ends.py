@@ -15,10 +15,11 @@ import pytest
 from rankscope.spool import spools
 from rankscope.testing import rows_of
 from rankscope_proto.names import RunStatus
-from tests.agent.agents import agent_pid, agents_ended
+from tests.agent.agents import agents_ended
 from tests.agent.disks import fill, small_disk
 from tests.agent.programs import command_of, environment, run_program
 from tests.agent.spooled import assert_exact, batches_of, is_ended
+from tests.ground.agents import agent_pid
 from tests.ground.processes import descendants, free_port
 
 MOST_ADDED_S = 2.0
@@ -79,7 +80,7 @@ class Ranks:
     @property
     def children(self) -> set[int]:
         """All processes below them."""
-        return set().union(*(descendants(process.pid) for process in self._processes))
+        return {child for process in self._processes for child in descendants(process.pid)}
 
     def end(self) -> list[Ended]:
         """Let each record and end, one after the other."""

@@ -13,7 +13,7 @@ STEPS = 3
 
 @pytest.mark.parametrize("group", [False, True], ids=["before the process group", "with the process group"])
 def test_all_ranks_agree_on_one_run_and_one_launch(pool: Pool, stack: Stack, group: bool) -> None:
-    joined = pool.run(rank_cases.join_and_step, run_id=None, endpoint=stack.gateway, steps=1, group=group)
+    joined = joined_by(pool, stack, run_id=None, steps=1, group=group)
 
     assert len({run for run, _, _ in joined}) == 1
     assert len({launch for _, launch, _ in joined}) == 1
@@ -21,22 +21,33 @@ def test_all_ranks_agree_on_one_run_and_one_launch(pool: Pool, stack: Stack, gro
 
 
 def test_a_second_run_of_the_same_ranks_is_another_launch(pool: Pool, stack: Stack) -> None:
-    launches = {
-        pool.run(rank_cases.join_and_step, run_id="twice", endpoint=stack.gateway, steps=1, group=False)[0][1]
-        for _ in range(2)
-    }
+    launches = {joined_by(pool, stack, run_id="twice", steps=1)[0][1] for _ in range(2)}
 
     assert len(launches) == 2
 
 
 def test_what_the_ranks_emitted_is_what_the_store_has(pool: Pool, stack: Stack) -> None:
-    pool.run(rank_cases.join_and_step, run_id="complete", endpoint=stack.gateway, steps=STEPS, group=False)
+    joined_by(pool, stack, run_id="complete", steps=STEPS)
 
     wait_until(lambda: is_complete(stack, "complete"), what="be complete in the store")
 
     sections = stack.get("/runs/complete/completeness?project=pool")["sections"]
     stored = {section["section"]: section["stored"] for section in sections}
     assert (stored["spans"], stored["scalars"], stored["run_info"], stored["events"]) == (36, 12, 8, 4)
+
+
+def joined_by(
+    pool: Pool, stack: Stack, *, run_id: str | None, steps: int, group: bool = False
+) -> list[tuple[str, str, int]]:
+    """Run id, launch id and rank of each rank, all of which record into the stack."""
+    return pool.run(
+        rank_cases.join_and_step,
+        environ={"RANKSCOPE_HOME": str(stack.home)},
+        group=group,
+        run_id=run_id,
+        endpoint=stack.gateway,
+        steps=steps,
+    )
 
 
 def is_complete(stack: Stack, run: str) -> bool:

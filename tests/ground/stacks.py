@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from tests.ground.agents import end_agent
 from tests.ground.processes import Child, alive, descendants, python
 
 READY_S = 60.0
@@ -81,8 +82,9 @@ class Stack:
         return list(answer["items"])
 
     def stop(self) -> None:
-        """Ends it; all its processes are gone when this returns."""
+        """Ends it; all its processes are gone when this returns, and the agent of trainings in its folder."""
         self._child.stop()
+        end_agent(self.home / "spool")
 
     def _discovery(self) -> dict[str, Any]:
         return dict(json.loads((self.home / "up.json").read_text()))
