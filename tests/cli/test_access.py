@@ -11,20 +11,20 @@ import pytest
 from rankscope.errors import ConfigError
 from rankscope.up import Access, Client, PlainTextKeyError, RefusedError, exposure_fault
 from tests.cli.programs import rankscope
-from tests.ground.processes import free_port
 
 KEY = "rsk_0123abcd_" + "s3cr3t" * 7 + "x"
 
 
 class Listening(BaseHTTPRequestHandler):
-    """Notes the key that each request brings; sends those for /moved elsewhere, and refuses those for /refused."""
+    """Notes the key that each request brings; sends those for /moved elsewhere, and refuses all when it is told to."""
 
     heard: list[str | None]
     elsewhere: str
+    refuses: bool
 
     def do_GET(self) -> None:
         self.heard.append(self.headers["Authorization"])
-        status = {"/api/v1/moved": 307, "/api/v1/refused": 401}.get(self.path, 200)
+        status = 401 if self.refuses else 307 if self.path == "/api/v1/moved" else 200
         body = json.dumps({"code": "unauthenticated", "message": "no", "hint": None, "items": []}).encode()
         self.send_response(status)
         if status == 307:
@@ -40,7 +40,7 @@ class Listening(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Listening)
-    Listening.heard = []
+    Listening.heard, Listening.refuses = [], False
     Listening.elsewhere = f"http://127.0.0.1:{server.server_port}/api/v1/elsewhere"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -132,13 +132,14 @@ def test_doctor_tells_of_a_key_that_would_be_read_on_the_way_and_shows_none(tmp_
     assert "s3cr3t" not in answer.stdout + answer.stderr
 
 
-def test_a_refused_key_is_a_failure_with_the_service_s_words(url: str, tmp_path: Path) -> None:
-    del url
-    answer = rankscope(
-        "runs", "--url", f"http://127.0.0.1:{free_port()}", home=tmp_path, environ={"RANKSCOPE_KEY": KEY}
-    )
+def test_a_refused_key_is_a_failure_in_the_services_words(url: str, tmp_path: Path) -> None:
+    Listening.refuses = True
+
+    answer = rankscope("runs", "--url", url, "--json", home=tmp_path, environ={"RANKSCOPE_KEY": KEY})
 
     assert answer.status == 1
+    assert answer.error["code"] == "unauthenticated"
+    assert Listening.heard == [f"Bearer {KEY}"]
     assert "s3cr3t" not in answer.stderr
 
 
