@@ -53,6 +53,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.bdp_probe", 0),
     ("grpc.max_connection_age_ms", 30 * 60_000),
     ("grpc.max_connection_age_grace_ms", 30_000),
+    # A connection that says nothing, or a byte now and then, holds a descriptor no longer than this.
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # Without this a second gateway would silently share the port with the first.
     ("grpc.so_reuseport", 0),
 )

@@ -13,7 +13,8 @@ from tests.ground.brokers import Broker
 from tests.ground.processes import answers, free_port
 from tests.ingest.waiting import eventually
 
-LARGE = [("grpc.max_send_message_length", 2**27)]
+OPTIONS = [("grpc.max_send_message_length", 2**27), ("grpc.use_local_subchannel_pool", 1)]
+"""Large requests; a connection for each channel."""
 
 
 @asynccontextmanager
@@ -35,7 +36,7 @@ async def running(broker: Broker, settings: Mapping[str, str] | None = None) -> 
 @asynccontextmanager
 async def reached(address: str) -> AsyncGenerator[grpc.aio.Channel]:
     """A channel to it, connected."""
-    async with grpc.aio.insecure_channel(address, options=LARGE) as channel:
+    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
         await asyncio.wait_for(channel.channel_ready(), 30)
         yield channel
 
