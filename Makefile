@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 WIRE_BASE ?= HEAD
+MINUTES ?= 5
+SEED ?=
 BIN := $(CURDIR)/.venv/bin
 STAMP := .venv/.installed
 PROTOC := PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto
@@ -64,8 +66,8 @@ test-clickhouse: install ## the store's tests against the server at RANKSCOPE_TE
 	: "$${RANKSCOPE_TEST_CLICKHOUSE_URL:?name a ClickHouse server, for example http://default:@127.0.0.1:8123}"
 	$(BIN)/pytest -m clickhouse $(PYTEST_ARGS)
 
-chaos: install ## kill and cut while data flows
-	$(BIN)/pytest -m chaos $(PYTEST_ARGS)
+chaos: install ## kill, cut and empty while data flows, then the defects that must be found (MINUTES=5 SEED=7)
+	CHAOS_MINUTES="$(MINUTES)" CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -p no:randomly $(PYTEST_ARGS)
 
 coverage: install ## the lines no default test runs, after `make test`
 	$(BIN)/coverage report

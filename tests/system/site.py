@@ -32,6 +32,7 @@ class Site:
         folder: Where everything lies.
         settings: Variables for every process.
         mutant: A defect of `tests.system.mutants` that the processes are started with; empty: none.
+        spool: The node's spool; default: in the folder.
 
     Attributes:
         front: chDB behind HTTP.
@@ -45,8 +46,15 @@ class Site:
         source_program: What a source's name and folder are added to.
     """
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, mutant: str = "") -> None:
-        self.folder, self.spool = folder, folder / "spool"
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        mutant: str = "",
+        spool: Path | None = None,
+    ) -> None:
+        self.folder, self.spool = folder, spool or folder / "spool"
         for made in (folder / "broker", folder / "store"):
             made.mkdir(parents=True)
         self.parts: dict[str, Part] = {}
@@ -197,10 +205,10 @@ class Site:
 
     def _end_stray_agents(self) -> None:
         """Ends the agents that sources started themselves, where they were not told to leave that."""
-        for told in self.folder.glob("spool*/agent.json"):
+        for told in (*self.folder.glob("spool-*/agent.json"), self.spool / "agent.json"):
             try:
                 found = int(json.loads(told.read_text())["pid"])
-                is_ours = str(self.folder) in Path(f"/proc/{found}/environ").read_text()
+                is_ours = str(told.parent) in Path(f"/proc/{found}/environ").read_text()
             except (OSError, ValueError, KeyError):
                 continue
             if is_ours:

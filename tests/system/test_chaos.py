@@ -35,9 +35,7 @@ def test_kills_tail_cuts_and_flushes_lose_nothing_and_double_nothing(
         tally = chaos.run(seconds=MINUTES * 60)
         own_site.heal()
         healed = trial.fresh()
-        trial.finish()
-        trial.await_drained(DRAIN_S)
-        report = trial.judge()
+        report = trial.settle(DRAIN_S)
         report.verdicts += [trial.asked(), healed, never_held_up(trial.folder, p99_us=HELD_UP_US)]
         report.verdicts.append(within_memory(kinds(own_site, trial), MEMORY))
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.disks import fill, small_disk
 from tests.ground.processes import alive, python, wait_until
 from tests.system import clocks
 from tests.system.site import Site
@@ -24,6 +25,7 @@ def test_a_killed_trainer_loses_only_what_was_not_sealed_and_its_end_is_called_u
     trial.await_drained()
 
     report = trial.judge()
+    report.verdicts.append(trial.asked())
     assert report.is_clean, report
     assert "tail_unknown" in {gap.cause for gap in tables_of(trial.site.store.client, trial.run).gaps}
     numbers = "SELECT count() = max(step) + 1 FROM scalars WHERE run_id = {run:String}"
@@ -81,6 +83,34 @@ def test_a_frozen_agent_holds_no_step_up_and_goes_on_where_it_was(trial: Trial, 
     report = trial.settle()
     assert report.is_clean, report
     assert trial.costs()["p99_us"] < 20_000
+
+
+@pytest.mark.timeout(240)
+def test_a_full_disk_under_the_spool_holds_no_step_up_and_what_it_costs_is_declared(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", mebibytes=48) as disk:
+        site = Site(tmp_path / "site", spool=disk / "spool")
+        trial = Trial(site, "full")
+        try:
+            site.add_tiers()
+            trial.add_source(SOURCE_PAUSE_S="0.005")
+            trial.await_stored(5)
+
+            site.black_hole("gateway")
+            ballast = fill(disk)
+            threading.Event().wait(9)  # what a full disk refuses is held for 5 s before it is given up
+            turns = trial.costs()["turns"]
+            wait_until(lambda: trial.costs()["turns"] > turns, what="steps on a full disk")
+            ballast.unlink()
+            site.links["gateway"].heal()
+
+            assert not trial.fresh().findings
+            report = trial.settle()
+            assert report.is_clean, report
+            assert "spool_full" in {gap.cause for gap in tables_of(site.store.client, trial.run).gaps}
+            assert trial.costs()["p99_us"] < 20_000
+        finally:
+            trial.stop()
+            site.stop()
 
 
 @pytest.mark.timeout(240)

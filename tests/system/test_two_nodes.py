@@ -48,6 +48,7 @@ def test_a_node_that_was_cut_off_is_complete_after_its_link_is_back(
         nodes[1].restore()
         healed = trial.fresh()
         report = trial.settle()
+        report.verdicts.append(trial.asked())
     finally:
         trial.stop()
 

@@ -70,7 +70,8 @@ class Trial:
 
     def spools(self) -> list[Path]:
         """The run's spools that still hold something."""
-        return [head.parent for head in self.site.folder.glob("spool*/*/spool.json") if self._is_of_run(head)]
+        heads = (*self.site.folder.glob("spool-*/*/spool.json"), *self.site.spool.glob("*/spool.json"))
+        return [head.parent for head in heads if self._is_of_run(head)]
 
     def _is_of_run(self, head: Path) -> bool:
         try:
@@ -96,13 +97,11 @@ class Trial:
         """The oracles' word on what is stored now."""
         return judge(truth_of(self.folder), tables_of(self.site.store.client, self.run))
 
-    def settle(self) -> Report:
-        """Ends the sources, waits until all has arrived, and judges; the doctor is asked too."""
+    def settle(self, timeout_s: float = DRAIN_S) -> Report:
+        """Ends the sources, waits until all has arrived, and judges."""
         self.finish()
-        self.await_drained()
-        report = self.judge()
-        report.verdicts.append(self.asked())
-        return report
+        self.await_drained(timeout_s)
+        return self.judge()
 
     def asked(self) -> Verdict:
         """The doctor's answer as a verdict: what it calls a fault is a finding."""
