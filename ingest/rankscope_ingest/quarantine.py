@@ -8,7 +8,7 @@ the insert makes the same bytes.
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -100,9 +100,19 @@ def gap_in_place_of(entry: Entry) -> Entry | None:
 
 
 def _rows(lost: Batch) -> dict[str, int]:
-    """Rows of each section that has any."""
+    """Rows of each section that has any, and those that the batch itself stated as lost."""
     counts = {section.name: len(getattr(getattr(lost, section.name), section.key)) for section in SECTIONS}
+    for section, count in _stated(lost):
+        counts[section] = counts.get(section, 0) + count
     return {name: count for name, count in counts.items() if count}
+
+
+def _stated(lost: Batch) -> Iterator[tuple[str, int]]:
+    """Sections and counts of the batch's own statements of rows lost: the sums in the headers include them."""
+    gaps, words = lost.gaps, lost.strings
+    for code, kind, count in zip(getattr(gaps, "class"), gaps.data_kind, gaps.count, strict=False):
+        if code == GapClass.LOST.code and kind < len(words):
+            yield words[kind], count
 
 
 def _incarnation(lost: Batch, entry: Entry) -> bytes:

@@ -81,7 +81,7 @@ class Shards:
 
     Args:
         broker: Keeps the leases.
-        changed: Called when shards came or went.
+        changed: Called when shards came, went, or are to be given back.
         monotonic: A clock in seconds.
 
     Attributes:
@@ -204,6 +204,7 @@ class Shards:
                 self.held[shard] = Held(lease.fence, self.epoch, until, lease.how == "clean")
         if before != self.fences():
             logger.info("shards held: %s", ", ".join(map(str, sorted(self.held))) or "none")
+        if before != self.fences() or self.surplus():
             await self._changed()
         async with self._ticked:
             self._ticked.notify_all()
