@@ -20,6 +20,8 @@ def checked_step(step: object) -> int:
 
 def whole_number(value: object) -> int | None:
     """The value of an int or of what stands for one, such as numpy's; None for anything else."""
+    if type(value) is int:  # the usual one: the question below takes as long as all else of a log call
+        return value
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         return None
     try:

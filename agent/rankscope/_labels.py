@@ -94,13 +94,20 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
 
 def numbers(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, float]:
     """A copy with every value a float; what has no number is left out and noted."""
-    kept: dict[str, float] = {}
     try:
-        items = dict(given).items()
+        copied: dict[str, float] = {**given}
     except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
         note_fault(f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
-        return kept
-    for name, value in items:
+        return {}
+    for name, value in copied.items():
+        if type(value) is not float or type(name) is not str or len(name) > SHORT:
+            return _converted(copied, note_fault)
+    return copied
+
+
+def _converted(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, float]:
+    kept: dict[str, float] = {}
+    for name, value in given.items():
         key = text_of(name, NAME + 1)
         try:
             kept[key] = float(value)

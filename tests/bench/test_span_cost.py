@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from rankscope import Run
-from rankscope._export import Refusal, SealedBatch
+from rankscope._export import SealedBatch
 from tests.bench.report import Report
 
 if TYPE_CHECKING:
@@ -24,29 +24,21 @@ SPANS = 100
 
 
 class NowhereExporter:
-    """Accepts every batch and forgets it."""
+    """Takes every batch and forgets it."""
 
-    patience_s = 0.0
+    fullness = 0.0
+    is_durable = True
+    place = "nowhere"
 
-    def send(self, batch: SealedBatch) -> bool:
+    def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
         """Takes it."""
         return True
 
-    def flush(self, timeout_s: float) -> int:
-        """Nothing waits."""
-        return 0
+    def sync(self) -> None:
+        """Nothing is kept."""
 
-    def unsent_rows(self) -> int:
-        """None."""
-        return 0
-
-    def take_refused(self) -> list[Refusal]:
-        """None."""
-        return []
-
-    def close(self, timeout_s: float) -> int:
+    def close(self) -> None:
         """Nothing to free."""
-        return 0
 
 
 class NullSpanExporter(SpanExporter):
