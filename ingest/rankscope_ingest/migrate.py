@@ -12,6 +12,7 @@ from typing import Protocol
 
 from rankscope_ingest.clickhouse import Store
 from rankscope_ingest.errors import StoreUnfit
+from rankscope_ingest.retention import keep_for
 from rankscope_ingest.settings import MigrateSettings
 from rankscope_proto.storage import Migration, migrations
 
@@ -60,11 +61,13 @@ async def run(settings: Mapping[str, str]) -> list[str]:
     Raises:
         StoreError: The store cannot be reached, is too old, or was migrated by another version.
     """
-    store = Store(MigrateSettings.read(settings).clickhouse_url)
+    config = MigrateSettings.read(settings)
+    store = Store(config.clickhouse_url)
     try:
         await store.check_version()
         applied = [migration.name for migration in await migrate(store)]
         await store.check_tables()
+        await keep_for(store, config.retention_days)
     finally:
         await store.close()
     return applied

@@ -32,6 +32,9 @@ LogFormat = Annotated[str, Field(pattern="^(json|text)$", description="Form of t
 MetricsListen = Annotated[
     str, Field(description="host:port that serves Prometheus metrics under /metrics; empty: none.")
 ]
+RetentionDays = Annotated[
+    int | None, Field(ge=1, le=36_500, description="Days for which rows are kept, by week; empty: for ever.")
+]
 
 DEFAULT_REDIS_URL = SecretStr("redis://127.0.0.1:6379/0")
 DEFAULT_CLICKHOUSE_URL = SecretStr("http://127.0.0.1:8123/default")
@@ -118,6 +121,7 @@ class WriterSettings(LogSettings):
     linger_ms: int = Field(
         default=500, ge=0, le=10_000, description="Longest wait in ms for more rows before an insert."
     )
+    retention_days: RetentionDays = None
     writer_metrics_listen: MetricsListen = ""
 
 
@@ -125,6 +129,7 @@ class MigrateSettings(LogSettings):
     """Settings of `rankscope migrate`."""
 
     clickhouse_url: ClickHouseUrl = DEFAULT_CLICKHOUSE_URL
+    retention_days: RetentionDays = None
 
 
 def env_name(field: str) -> str:

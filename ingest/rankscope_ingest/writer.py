@@ -22,6 +22,7 @@ from rankscope_ingest.migrate import check_migrated, migrate
 from rankscope_ingest.moving import Letters, Mover, RowSink, Source
 from rankscope_ingest.patience import patiently
 from rankscope_ingest.reading import READ_BLOCK_MS, EntrySource, Reading
+from rankscope_ingest.retention import keep_for
 from rankscope_ingest.settings import WriterSettings
 from rankscope_ingest.shards import LeaseBroker, Shards
 from rankscope_ingest.streams import Streams
@@ -79,6 +80,7 @@ async def _check(store: Store, *, config: WriterSettings) -> None:
         await migrate(store)
     await check_migrated(store)
     await store.check_tables()
+    await keep_for(store, config.retention_days)
 
 
 class Writer:

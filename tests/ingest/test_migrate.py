@@ -6,6 +6,7 @@ from pydantic import SecretStr
 from rankscope_ingest.clickhouse import TARGETS, Store
 from rankscope_ingest.errors import ConfigError, StoreUncertain, StoreUnfit
 from rankscope_ingest.migrate import check_migrated, migrate, run
+from rankscope_ingest.retention import keep_for
 from rankscope_proto.storage import migrations
 from tests.ground.stores import Store as Front
 
@@ -108,3 +109,47 @@ async def test_only_servers_from_the_floor_on_are_fit(
     else:
         with pytest.raises(StoreUnfit, match=f"version {version}; rankscope needs 25.6 or newer"):
             await store.check_version()
+
+
+def kept_for(front: Front) -> dict[str, str]:
+    """The TTL of each target, as the store has it."""
+    found = front.client.query("SELECT name, engine_full FROM system.tables WHERE database = currentDatabase()")
+    engines = {str(name): str(engine) for name, engine in found.result_rows}
+    return {table: engines[table].partition(" TTL ")[2].partition(" SETTINGS ")[0] for table in TARGETS}
+
+
+async def test_retention_is_a_ttl_by_week_on_every_table_and_applying_it_again_changes_nothing(
+    clickhouse_front: Front,
+) -> None:
+    settings = {"RANKSCOPE_CLICKHOUSE_URL": clickhouse_front.url}
+    await run(settings)
+    before = kept_for(clickhouse_front)
+    store = Store(SecretStr(clickhouse_front.url))
+
+    await run({**settings, "RANKSCOPE_RETENTION_DAYS": "30"})
+    limited = kept_for(clickhouse_front)
+    again = await keep_for(store, 30)
+    other = await keep_for(store, 60)
+    await run(settings)
+
+    assert all("week + toIntervalDay(37)" in limit for limit in limited.values())
+    assert "heartbeat" in limited["open_spans"]
+    assert (again, other) == ([], list(TARGETS))
+    assert kept_for(clickhouse_front) == before
+    await store.close()
+
+
+async def test_rows_stay_for_the_days_asked_for_and_go_after_them(clickhouse_front: Front) -> None:
+    store = Store(SecretStr(clickhouse_front.url))
+    await migrate(store)
+    for age in (1, 2, 6):
+        clickhouse_front.client.command(
+            "INSERT INTO scalars (name, week, seq) "
+            f"SELECT 'loss', toMonday(today() - {age * 7}), {age} SETTINGS async_insert = 0"
+        )
+
+    await keep_for(store, 30)
+    clickhouse_front.client.command("OPTIMIZE TABLE scalars FINAL")
+
+    assert clickhouse_front.client.query("SELECT seq FROM scalars ORDER BY seq").result_rows == [(1,), (2,)]
+    await store.close()
