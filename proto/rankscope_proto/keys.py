@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -330,19 +330,29 @@ def _optional(number: int | None) -> int | None:
 
 
 def _write(path: Path, keys: Iterable[StoredKey]) -> None:
-    """Replace the file whole, so that a reader sees the one state or the other."""
+    """Replace the file whole, so that a reader sees the one state or the other; a link stays one."""
     document = {"version": _VERSION, "keys": [_entry(stored) for stored in keys]}
-    fresh = path.with_name(f"{path.name}.new")
+    target = path.resolve()
+    fresh = target.with_name(f"{target.name}.new")
     try:
         fresh.unlink(missing_ok=True)
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            _keep_owner(file.fileno(), target)
             json.dump(document, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(path)
+        fresh.replace(target)
     except OSError as error:
         raise KeyFileError(f"the key file {path} cannot be written: {error.strerror}") from error
+
+
+def _keep_owner(descriptor: int, target: Path) -> None:
+    """Who could read the old file can read the new one: root may make keys for a service that runs as another user."""
+    with suppress(OSError):
+        old = target.stat()
+        os.fchmod(descriptor, (old.st_mode & 0o644) | 0o600)
+        os.fchown(descriptor, old.st_uid, old.st_gid)
 
 
 def _entry(stored: StoredKey) -> dict[str, object]:

@@ -151,6 +151,19 @@ def test_a_ring_does_not_start_without_a_file_nor_on_one_that_others_may_write(p
         KeyRing(path)
 
 
+def test_who_could_read_the_file_can_read_it_after_a_change(path: Path, tmp_path: Path) -> None:
+    read_key(path)
+    path.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+
+    key = read_key(link)
+
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink()
+    assert KeyRing(path).principal(key) is not None
+
+
 def test_a_key_needs_a_project_and_a_scope(path: Path) -> None:
     for projects, scopes in (([], [Scope.READ]), ([" "], [Scope.READ]), (["llm"], [])):
         with pytest.raises(ValueError, match="needs a project"):
