@@ -14,7 +14,7 @@ from rankscope._export import SealedBatch
 from tests.bench.report import Report
 
 if TYPE_CHECKING:
-    from rankscope._run import Outcome
+    from rankscope._outcome import Outcome
 
 pytestmark = pytest.mark.bench
 

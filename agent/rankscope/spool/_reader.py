@@ -321,7 +321,7 @@ class SpoolReader:
             if segment is None or segment.size <= segment.end:
                 continue
             with contextlib.suppress(OSError):
-                tail = path.read_bytes()[segment.end :]
+                tail = segment.tail()
                 if tail.strip(b"\0"):
                     keep(self.folder, f"{path.stem}.tail", data=tail)
                 os.truncate(path, segment.end)

@@ -69,6 +69,14 @@ class ReadSegment:
         """Bytes of the file."""
         return os.fstat(self._descriptor).st_size
 
+    def tail(self) -> bytes:
+        """What lies behind the last frame that was found.
+
+        Raises:
+            OSError: the disk cannot read it.
+        """
+        return os.pread(self._descriptor, max(0, self.size - self._end), self._end)
+
     def read(self, seq: int, *, is_closed: bool) -> Frame | None:
         """The frame with that seq, or the next one behind it.
 
@@ -148,7 +156,7 @@ class ReadSegment:
         start = os.pread(self._descriptor, 4, self._end)
         if len(start) < 4 or (start == bytes(4) and not is_closed):
             return None
-        rest = os.pread(self._descriptor, self.size - self._end, self._end)
+        rest = self.tail()
         place = rest.find(FRAME_MAGIC, 1)
         while place >= 0:
             head = read_frame_head(rest, place)
