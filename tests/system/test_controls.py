@@ -13,9 +13,10 @@ from rankscope_ingest.clickhouse import TARGETS
 from tests.ground.processes import wait_until
 from tests.system.oracles import Report
 from tests.system.site import Site
-from tests.system.test_store_faults import NETWORK, broken
+from tests.system.test_store_faults import NETWORK
 from tests.system.trial import Trial
 from tests.system.truth import truth_of
+from tests.system.views import broken_view
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
 
@@ -68,13 +69,9 @@ def an_insert_is_answered_with_an_error_after_it_happened(trial: Trial) -> None:
 
 def a_view_throws_for_a_while(trial: Trial) -> None:
     """Some tables have the rows of an insert, others do not."""
-    client = trial.site.store.client
-    where = "FROM system.tables WHERE database = currentDatabase() AND name = 'tensor_stats_from_landing'"
-    query = str(client.command(f"SELECT as_select {where}"))
     trial.await_stored()
-    client.command(f"ALTER TABLE tensor_stats_from_landing MODIFY QUERY {broken(query)}")
-    wait_until(lambda: trial.site.entries() > 20, what="entries that wait for the view")
-    client.command(f"ALTER TABLE tensor_stats_from_landing MODIFY QUERY {query}")
+    with broken_view(trial.site.store.client, "tensor_stats"):
+        wait_until(lambda: trial.site.entries() > 20, what="entries that wait for the view")
     trial.await_stored(trial.stored() + 20)
     trial.finish()
 
