@@ -20,6 +20,7 @@ from rankscope.agent.window import Stand, Window
 from rankscope.errors import RankscopeError, Unavailable
 from rankscope.spool import Frame
 from rankscope_proto.failpoints import reach
+from rankscope_proto.identity import payload_digest
 from rankscope_proto.names import GapCause
 from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
 
@@ -35,7 +36,11 @@ STAND_S = 1.0
 STALLED_S = 60.0
 
 STRIKES = 3
-"""Times a batch is tried alone before "no room", without a word on when, is taken for "too large"."""
+"""Times a batch is tried, then alone, before a refusal is believed to be its own: a network without TLS that spoils
+bytes makes any batch look wrong, and a gateway at its limit says "no room" of any."""
+
+NO_STRIKES = (-1, "", 0)
+"""Which batch was refused, in which words, how often."""
 
 KEEP_S = 0.25
 """Age at which the standing is written down again."""
@@ -83,7 +88,7 @@ class Sender:
         self._answered_at = self._moved_at = now
         self._kept_at = float("-inf")
         self._patience_s = WATCHDOG_S
-        self._strikes = 0
+        self._strikes = NO_STRIKES
         self._is_ending = False
         self._call: Answers | None = None
         self._conversation = 0
@@ -231,8 +236,8 @@ class Sender:
 
     def _may_send(self, frame: Frame) -> bool:
         window = self._window
-        if self._strikes and window.first_unanswered is not None:
-            return False
+        if self._strikes[2] and window.first_unanswered is not None:
+            return False  # alone
         if not window.may_send(frame.seq, len(frame.payload)):
             return False
         if any(seq not in self._refused for seq in range(window.next_seq, frame.seq - frame.skipped)):
@@ -298,6 +303,8 @@ class Sender:
             before = self.stand
             seq = self._window.take(ack)
             self._take_as_alive(ack)
+            if seq >= self._strikes[0]:
+                self._strikes = NO_STRIKES
             self._note_progress(before)
             self._keep_standing()
             self._changed.notify_all()
@@ -307,7 +314,6 @@ class Sender:
     def _take_as_alive(self, ack: Ack) -> None:
         self._answered_at = time.monotonic()
         self._patience_s = WATCHDOG_S
-        self._strikes = 0
         self._pauses.take_success(ack.retry_after_ms)
         self.failure = ""
 
@@ -339,24 +345,33 @@ class Sender:
             return
         with self._changed:
             head, self._head = self._head, None
-            self._strikes += failure.kind is Kind.TOO_LARGE and head is not None
-            is_out = self._strikes >= STRIKES
-        if head is not None and (failure.kind is Kind.REFUSED or is_out):
-            cause = GapCause.OVERSIZE if is_out else GapCause.QUARANTINED
-            self._refuse(head, cause, detail=str(failure.error))
-            return
-        with self._changed:
             is_idle = head is None and self._is_through()
-        if is_idle:  # the gateway ends streams on which nothing comes: there is nothing to say
+            is_out = head is not None and self._strike(head, failure)
+        if head is not None and is_out:
+            cause = GapCause.OVERSIZE if failure.kind is Kind.TOO_LARGE else GapCause.QUARANTINED
+            self._refuse(head, cause, detail=str(failure.error))
+        elif is_idle:  # the gateway ends streams on which nothing comes: there is nothing to say
             self._pause(failure)
         else:
             self._fail(failure)
+
+    def _strike(self, seq: int, failure: Failure) -> bool:
+        """Count a refusal of a batch; whether it was refused often enough, each time in the same words."""
+        if failure.kind not in {Kind.REFUSED, Kind.TOO_LARGE}:
+            return False
+        words = str(failure.error)
+        before = self._strikes if self._strikes[:2] == (seq, words) else (seq, words, 0)
+        self._strikes = (seq, words, before[2] + 1)
+        frame = self._frames.next(seq)
+        is_whole = frame is not None and frame.seq == seq and payload_digest(frame.payload) == frame.digest
+        is_spoilt_on_the_way = is_whole and "digest" in words
+        return self._strikes[2] >= STRIKES and not is_spoilt_on_the_way
 
     def _refuse(self, seq: int, cause: GapCause, *, detail: str) -> None:
         with self._changed:
             frame = self._frames.next(seq)
             self._ahead = None
-            self._strikes = 0
+            self._strikes = NO_STRIKES
             if frame is not None and frame.seq == seq:
                 self._losses.refuse(frame, cause, detail=detail)
                 self._refused.add(seq)

@@ -142,7 +142,8 @@ def test_a_gateway_that_cannot_say_where_senders_stand_is_sent_all_that_is_not_d
 def test_a_batch_refused_for_good_is_set_aside_stated_and_passed_over(
     gateway: ScriptedGateway, trainer: Trainer, send: Send, tmp_path: Path
 ) -> None:
-    gateway.answers.extend([say(None), refuse(grpc.StatusCode.INVALID_ARGUMENT, "scalars.time: 5 is before 2000")])
+    refusal = refuse(grpc.StatusCode.INVALID_ARGUMENT, "scalars.time: 5 is before 2000")
+    gateway.answers.extend([say(None), refusal, refusal, refusal])
     trainer.append(4, rows=7)
 
     adopted = send(trainer.folder)
@@ -158,6 +159,21 @@ def test_a_batch_refused_for_good_is_set_aside_stated_and_passed_over(
     assert "scalars.time: 5 is before 2000" in str(gap["detail"])
     assert int(str(gap["incarnation_hi"])).to_bytes(8, "big") == trainer.identity.incarnation[:8]
     assert int(str(gap["incarnation_lo"])).to_bytes(8, "big") == trainer.identity.incarnation[8:]
+
+
+def test_a_batch_that_arrives_spoilt_is_sent_again_until_it_arrives_whole(
+    gateway: ScriptedGateway, trainer: Trainer, send: Send, tmp_path: Path
+) -> None:
+    spoilt = refuse(grpc.StatusCode.INVALID_ARGUMENT, "digest: not the BLAKE2b-128 of the payload; the bytes changed")
+    others = [refuse(grpc.StatusCode.INVALID_ARGUMENT, f"rows: the envelope says {rows}") for rows in (3, 67)]
+    gateway.answers.extend([spoilt, spoilt, spoilt, spoilt, *others])
+    trainer.append(2)
+
+    adopted = send(trainer.folder)
+
+    wait_until(adopted.sender.is_delivered, what="deliver")
+    assert seqs(gateway) == [0, 1]
+    assert spools(tmp_path / "spool") == [trainer.folder]
 
 
 def stated(folder: Path) -> dict[str, object]:
