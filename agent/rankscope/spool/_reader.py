@@ -252,10 +252,7 @@ class SpoolReader:
             is_closed = True
 
     def _read(self, segment: ReadSegment, seq: int, *, is_closed: bool) -> Frame | None:
-        try:
-            frame = segment.read(seq, is_closed=is_closed)
-        except OSError:
-            return None
+        frame = segment.read(seq, is_closed=is_closed)
         if segment.last is not None and segment.last[0] >= self._end_seq:
             self._end_seq, self._is_ended = segment.last[0] + 1, segment.last[1]
         return frame

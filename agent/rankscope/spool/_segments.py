@@ -16,6 +16,10 @@ from rankscope.spool._frames import (
     read_segment_head,
 )
 
+PAGE = 4_096
+MAX_FAULTS = 20
+"""Words kept of one segment."""
+
 HEADER_BYTES = 64 * 1024
 """More than a batch's header takes: its texts are bounded."""
 
@@ -70,12 +74,8 @@ class ReadSegment:
         return os.fstat(self._descriptor).st_size
 
     def tail(self) -> bytes:
-        """What lies behind the last frame that was found.
-
-        Raises:
-            OSError: the disk cannot read it.
-        """
-        return os.pread(self._descriptor, max(0, self.size - self._end), self._end)
+        """What lies behind the last frame that was found."""
+        return self._bytes(self._end, max(0, self.size - self._end))
 
     def read(self, seq: int, *, is_closed: bool) -> Frame | None:
         """The frame with that seq, or the next one behind it.
@@ -86,9 +86,6 @@ class ReadSegment:
 
         Returns:
             None: none so far.
-
-        Raises:
-            OSError: the disk cannot read it.
         """
         while True:
             place = bisect_left(self._seqs, seq)
@@ -98,7 +95,7 @@ class ReadSegment:
             if frame is not None:
                 return frame
             # It was whole when it was found: the disk has changed it since.
-            self.faults.append(f"frame {self._seqs[place]} was damaged while it lay there")
+            self._note(f"frame {self._seqs[place]} was damaged while it lay there")
             del self._seqs[place], self._offsets[place]
         frame = self._next(is_closed=is_closed)
         while frame is not None and frame.seq < seq:
@@ -123,11 +120,11 @@ class ReadSegment:
 
     def _start(self, *, is_closed: bool) -> bool:
         """Read the segment's header, or go on without it."""
-        head = read_segment_head(os.pread(self._descriptor, SEGMENT_HEAD, 0))
+        head = read_segment_head(self._bytes(0, SEGMENT_HEAD))
         if head is not None and head.incarnation == self._incarnation and head.first_seq == self.first_seq:
             self._end, self._is_begun = SEGMENT_HEAD, True
         elif is_closed:
-            self.faults.append("its header is damaged")
+            self._note("its header is damaged")
             self._is_begun = True
         return self._is_begun
 
@@ -136,24 +133,39 @@ class ReadSegment:
         place = bisect_left(self._seqs, seq) - 1
         if place < 0:
             return None
-        return self._seqs[place], header_bytes(
-            os.pread(self._descriptor, HEADER_BYTES, self._offsets[place] + FRAME_HEAD)
-        )
+        return self._seqs[place], header_bytes(self._bytes(self._offsets[place] + FRAME_HEAD, HEADER_BYTES))
 
     def _frame_at(self, offset: int) -> Frame | None:
-        head = read_frame_head(os.pread(self._descriptor, FRAME_HEAD, offset))
+        head = read_frame_head(self._bytes(offset, FRAME_HEAD))
         if head is None:
             return None
-        return frame_of(
-            head, os.pread(self._descriptor, head.length, offset + FRAME_HEAD), incarnation=self._incarnation
-        )
+        return frame_of(head, self._bytes(offset + FRAME_HEAD, head.length), incarnation=self._incarnation)
+
+    def _note(self, fault: str) -> None:
+        if fault not in self.faults and len(self.faults) < MAX_FAULTS:
+            self.faults.append(fault)
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        """So many bytes, fewer at the end of the file; zeros where the disk cannot read them."""
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            self._note(f"{length} bytes at {offset}: {error.strerror}")
+            return b"".join(self._page(place, end=offset + length) for place in range(offset, offset + length, PAGE))
+
+    def _page(self, offset: int, *, end: int) -> bytes:
+        length = min(PAGE, end - offset)
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError:
+            return bytes(length)
 
     def _follows(self, frame: Frame) -> bool:
         return frame.seq >= self.first_seq and (not self._seqs or frame.seq > self._seqs[-1])
 
     def _resync(self, *, is_closed: bool) -> tuple[int, Frame] | None:
         """The next whole frame behind what is none, and where it begins."""
-        start = os.pread(self._descriptor, 4, self._end)
+        start = self._bytes(self._end, 4)
         if len(start) < 4 or (start == bytes(4) and not is_closed):
             return None
         rest = self.tail()
@@ -164,7 +176,7 @@ class ReadSegment:
                 payload = rest[place + FRAME_HEAD : place + head.size]
                 frame = frame_of(head, payload, incarnation=self._incarnation)
                 if frame is not None and self._follows(frame):
-                    self.faults.append(f"{place} bytes at {self._end} are damaged")
+                    self._note(f"{place} bytes at {self._end} are damaged")
                     return self._end + place, frame
             place = rest.find(FRAME_MAGIC, place + 1)
         return None

@@ -1,5 +1,7 @@
 """Whatever the disk does to the files: the spool starts, damaged batches are counted exactly, the others are whole."""
 
+import errno
+import os
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope.spool import Damage, SpoolReader, _writer
+from rankscope.spool import Damage, SpoolReader, _segments, _writer
 from rankscope.spool._frames import FRAME_HEAD, SEGMENT_HEAD
 from tests.agent.spool.sources import Source, assert_true_to, frames, spooled
 
@@ -132,6 +134,24 @@ def test_bytes_that_went_missing_inside_a_segment_cost_the_batches_they_were_of(
     path.write_bytes(specimen.bytes[path][:middle] + specimen.bytes[path][middle + 8 :])
 
     specimen.assert_lost([seq])
+
+
+def test_a_place_that_the_disk_cannot_read_costs_the_batches_it_holds(
+    specimen: Specimen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, place = specimen.places[5]
+    read = os.pread
+    monkeypatch.setattr(_segments, "PAGE", 16)
+
+    def failing(descriptor: int, length: int, offset: int, /) -> bytes:
+        is_there = os.path.samestat(os.fstat(descriptor), path.stat())
+        if is_there and offset < place.stop - 20 and offset + length > place.start + 80:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", failing)
+
+    specimen.assert_lost([5])
 
 
 def test_a_segment_of_zeros_is_declared_with_all_its_batches(specimen: Specimen) -> None:
