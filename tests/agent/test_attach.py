@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -16,11 +17,12 @@ from rankscope._host import process_space
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError
 from rankscope.spool import spools
-from tests.agent.agents import GRANTED, ScriptedAgent
+from tests.agent.agents import GRANTED, ScriptedAgent, agents_ended
 from tests.agent.programs import run_program
 from tests.agent.spooled import rows_in
 from tests.agent.test_init import NOWHERE, STEP
-from tests.ground.processes import alive, wait_until
+from tests.ground.agents import agent_pid
+from tests.ground.processes import ROOT, alive, wait_until
 
 WHO = Identity("p", "r", b"l" * 16, b"i" * 16, rank=1, world_size=2, node="n", pid=os.getpid(), boot_id="b")
 REFUSED: dict[str, object] = {
@@ -156,6 +158,40 @@ def test_a_forked_child_does_not_keep_the_parents_claim(agent: ScriptedAgent, tm
         assert alive(child)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_an_agent_that_is_killed_is_started_again_by_its_trainer(tmp_path: Path) -> None:
+    root = tmp_path / "spool"
+    source = """
+    import os, signal, sys
+    sys.path.insert(0, os.environ["TESTS"])
+    from pathlib import Path
+    from tests.ground.agents import agent_pid
+    from tests.ground.processes import wait_until
+    root = Path(os.environ["RANKSCOPE_HOME"]) / "spool"
+    first = agent_pid(root)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: agent_pid(root) not in {None, first}, what="start another")
+    """
+
+    with agents_ended(root):
+        ended = run_program(
+            STEP + source.replace("\n    ", "\n"), tmp_path, RANKSCOPE_ENDPOINT=NOWHERE, TESTS=str(ROOT)
+        )
+
+        assert ended.code == 0, ended.err
+        assert agent_pid(root) is not None
+
+
+def test_four_ranks_that_begin_at_once_start_one_agent(tmp_path: Path) -> None:
+    root = tmp_path / "spool"
+    told = {"RANKSCOPE_WORLD_SIZE": "4", "RANKSCOPE_LAUNCH_ID": "ab" * 16, "RANKSCOPE_ENDPOINT": NOWHERE}
+
+    with agents_ended(root), ThreadPoolExecutor(4) as together:
+        ranks = [together.submit(run_program, STEP, tmp_path, **told, RANKSCOPE_RANK=str(rank)) for rank in range(4)]
+
+        assert [rank.result().code for rank in ranks] == [0] * 4
+        assert (root / "agent.log").read_text().count("sends what lies in") == 1
 
 
 def test_a_launched_program_is_nobodys_child_in_a_session_of_its_own(tmp_path: Path) -> None:

@@ -128,6 +128,24 @@ def test_sigterm_while_the_disk_does_not_answer_ends_the_process_all_the_same(
     assert len(batches_in(trainers[0].root)) == 1
 
 
+def test_sigterm_calls_off_a_wait_for_the_store(tmp_path: Path, trainers: list[Trainer]) -> None:
+    source = """
+    import rankscope
+    run = rankscope.init("chars", run_id="r")
+    run.log_metric("loss", 1)
+    print("waiting", flush=True)
+    run.finish(wait="durable", timeout=3_600)
+    """
+    trainers.append(Trainer(source, tmp_path))
+    trainers[0].await_line("waiting")
+    wait_until(lambda: bool(spools(trainers[0].root)) and is_ended(spools(trainers[0].root)[0]), what="spool all")
+
+    code, errors = trainers[0].end_by(signal.SIGTERM)
+
+    assert code == -signal.SIGTERM
+    assert "Traceback" not in errors
+
+
 def test_a_second_sigterm_changes_nothing(tmp_path: Path, trainers: list[Trainer]) -> None:
     trainers.append(Trainer(TRAINING, tmp_path, RANKSCOPE_FAILPOINT="spool.append:delay-100"))
     trainers[0].await_line("ready")
