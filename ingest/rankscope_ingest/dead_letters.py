@@ -14,6 +14,7 @@ from typing import Self, cast
 from pydantic import SecretStr
 
 from rankscope_ingest import metrics
+from rankscope_ingest.broker_keys import bytes_key, stream_key
 from rankscope_ingest.connection import TIMEOUT_S, Connection
 from rankscope_ingest.scripts import Script
 
@@ -112,6 +113,7 @@ class DeadLetters:
         self._connection = Connection(url, read_timeout_s=TIMEOUT_S)
         self._keep = Script("keep_letter")
         self._drop = Script("drop_letter")
+        self._replay = Script("replay_letter")
         self._bound: int | None = None
 
     async def close(self) -> None:
@@ -154,6 +156,15 @@ class DeadLetters:
     async def drop(self, letter_id: str, letter: DeadLetter) -> bool:
         """Forgets a letter; whether it was there."""
         return await self._connection.run(self._drop, [LETTERS, HELD, letter.mark], letter_id) == 1
+
+    async def replay(self, letter_id: str, letter: DeadLetter) -> bool:
+        """Puts a letter into its stream again, to be looked for in the store first; whether it was there.
+
+        Raises:
+            Busy: The broker is full.
+        """
+        keys = [LETTERS, HELD, letter.mark, stream_key(letter.shard), bytes_key(letter.shard)]
+        return await self._connection.run(self._replay, keys, letter_id) == 1
 
     async def held(self) -> tuple[int, int]:
         """Letters there are, and the bytes they take."""

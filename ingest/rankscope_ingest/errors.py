@@ -5,6 +5,7 @@
     ├── CannotStart        the settings are right, and the process cannot start all the same
     ├── Refused            one batch, for ever; names the field
     ├── Busy               one batch, for now; says how long
+    ├── NoSuchLetter       of the batches that could not be stored
     ├── Idle               a stream in which nothing comes; another one may be opened at any time
     ├── Unauthenticated    a call without a valid key
     ├── Denied             a call whose key may not do that, or not there
@@ -99,6 +100,12 @@ class Denied(IngestError):
     """A call whose key lacks the scope or the project; says nothing of what exists."""
 
     code = "denied"
+
+
+class NoSuchLetter(IngestError):
+    """No batch of that id is among those that could not be stored."""
+
+    code = "no_such_letter"
 
 
 class BrokerError(IngestError):

@@ -136,10 +136,7 @@ class Mover:
         reach("writer.after_read")
         fences = self._shards.fences()
         absent = await self._sift([entry for entry in group.entries if entry.place.shard in fences])
-        try:
-            inserted = await self._insert(absent, fences)
-        except _Poisoned as poison:
-            inserted = await self._insert(await self._without_bad(absent, poison), fences)
+        inserted = await self._insert_what_parses(absent, fences)
         await self._commit(group.entries, fences)
         reach("writer.after_commit")
         if inserted.entries:
@@ -185,6 +182,13 @@ class Mover:
     async def _look(self, doubtful: Sequence[Entry]) -> list[Found]:
         return await patiently(lambda: look(self._sink, doubtful)) if doubtful else []
 
+    async def _insert_what_parses(self, entries: Sequence[Entry], fences: dict[int, int]) -> Group:
+        while True:
+            try:
+                return await self._insert(entries, fences)
+            except _Poisoned as poison:
+                entries = await self._without_bad(entries, poison)
+
     async def _insert(self, entries: Sequence[Entry], fences: dict[int, int]) -> Group:
         """Inserts those of the entries that may be under the leases, which it returns."""
         group = await self._begin(entries, fences)
@@ -219,10 +223,14 @@ class Mover:
 
     async def _without_bad(self, entries: Sequence[Entry], poison: _Poisoned) -> list[Entry]:
         """A refused group with gaps in the place of what cannot be parsed, which is kept elsewhere."""
+        gaps: dict[Place, Entry | None] = {}
         for entry in poison.bad:
-            letter = _letter(entry, poison.error)
+            letter = _letter(entry.accepted, poison.error)
             await patiently(lambda letter=letter: self._letters.keep(letter))
-        gaps = {entry.place: gap_in_place_of(entry) for entry in poison.bad}
+            gaps[entry.place] = None if entry.stands_for else gap_in_place_of(entry)
+            if gaps[entry.place] is None:
+                facts = {"incarnation": entry.accepted.incarnation.hex(), "seq": entry.accepted.seq}
+                logger.error("a batch was set aside and no gap can be stated for it", extra=facts)
         replaced = [gaps.get(entry.place, entry) for entry in entries]
         return await self._sift([entry for entry in replaced if entry is not None])
 

@@ -112,6 +112,20 @@ async def test_what_is_no_batch_at_all_is_set_aside_without_a_gap(
     assert number(clickhouse_front, "SELECT count() FROM gaps") == 0
 
 
+async def test_a_gap_that_cannot_be_stored_either_holds_nothing_up(
+    buffer: Buffer, broker: Broker, letters: DeadLetters, sink: Sink, clickhouse_front: Store
+) -> None:
+    for table in ("landing", "landing_probe"):
+        await sink.command(f"ALTER TABLE {table} MODIFY COLUMN header_node FixedString(3)")
+    await send(buffer, Sender())
+
+    async with running(broker, clickhouse_front) as serving:
+        await eventually(lambda: is_drained(broker), watched=serving)
+
+    assert len(await letters.page()) == 1
+    assert number(clickhouse_front, "SELECT count() FROM gaps") == 0
+
+
 async def test_a_full_broker_lets_a_poisoned_batch_leave(
     buffer: Buffer, broker: Broker, letters: DeadLetters, clickhouse_front: Store
 ) -> None:

@@ -52,7 +52,7 @@ class Writers:
     def living(self) -> int:
         """How many show themselves alive."""
         with self._broker.client() as client:
-            return int(client.zcard(WRITERS))  # pyright: ignore[reportArgumentType] # redis-py's answer may be awaitable
+            return int(client.zcard(WRITERS))
 
     def holders(self) -> dict[bytes, int]:
         """Shards by who holds them."""

@@ -12,6 +12,7 @@ SERVICES = {
     "writer": "Write what Redis holds into ClickHouse (a production tier).",
     "query-service": "Answer queries over HTTP (a production tier).",
     "migrate": "Make or upgrade the tables in ClickHouse; safe to repeat.",
+    "dlq": "List, show, replay and discard the batches that could not be stored.",
 }
 """Command -> what it is for."""
 
@@ -42,6 +43,13 @@ def query_service(context: typer.Context) -> object:
 def migrate(context: typer.Context) -> object:
     """The command that makes the tables."""
     return _run("migrate", context.args)
+
+
+@app.command("dlq", help=SERVICES["dlq"], context_settings=PASSED_ON)
+def dlq(context: typer.Context) -> object:
+    """The commands for batches that could not be stored."""
+    with importing("rankscope dlq", extra="server"):
+        return load_command("dlq")(list(context.args), prog_name="rankscope dlq", standalone_mode=False)
 
 
 def _run(name: str, arguments: Sequence[str]) -> object:
