@@ -8,6 +8,7 @@ from rankscope._connection import Connection
 from rankscope.agent.account import Account
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.courier import Courier
+from rankscope.agent.pace import Pace
 from rankscope.agent.ports import Way, Who
 from rankscope.agent.sender import Sender
 from rankscope.agent.window import Stand, Window
@@ -97,7 +98,9 @@ class Adopted:
             Who(head.project, head.run_id, head.incarnation),
             way=Way(lambda: connect(reader), self._all_keys, complaints or Complaints()),
             window=Window(
-                Stand(reader.accepted, reader.durable), again_below=mark.below(owner_is_gone=reader.owner_is_gone)
+                Stand(reader.accepted, reader.durable),
+                again_below=mark.below(owner_is_gone=reader.owner_is_gone),
+                pace=Pace() if was_left else None,
             ),
             losses=self._account,
             marks=mark,

@@ -33,6 +33,7 @@ LONGEST_WATCHDOG_S = 36.0
 QUIET_S = 2.0
 """Answers to batches say what is durable; without one for this long it is asked for. After the last batch at once."""
 STAND_S = 1.0
+PACED_STAND_S = 0.25
 STALLED_S = 60.0
 
 STRIKES = 3
@@ -271,7 +272,8 @@ class Sender:
         """Whether to ask what is durable: something may be, and no answer to a batch will tell soon."""
         now = time.monotonic()
         self._keep_standing()
-        if not self._window.is_waiting or self._window.first_unanswered is not None or now - self._asked_at < STAND_S:
+        every_s = PACED_STAND_S if self._window.is_paced else STAND_S
+        if not self._window.is_waiting or self._window.first_unanswered is not None or now - self._asked_at < every_s:
             return False
         if now - max(self._moved_at, self._asked_again_at) > STALLED_S:
             self._asked_again_at = now

@@ -1,4 +1,4 @@
-"""What of one spool goes next, and what is on the way. No I/O, no locks, no clock.
+"""What of one spool goes next, and what is on the way. No I/O, no locks, no clock but its pace's.
 
 Promises: batches go in order of seq; a number that the spool does not have (set aside, damaged, never appended) is
 passed over only when everything below it is in the store, so that what the sender then calls its base is true; a
@@ -8,6 +8,7 @@ batch that may have been accepted before says so.
 from collections import deque
 from typing import NamedTuple
 
+from rankscope.agent.pace import Pace
 from rankscope_proto.constructors import MAX_SEQ
 from rankscope_proto.v1.ingest_pb2 import Ack
 
@@ -38,6 +39,7 @@ class Window:
     Args:
         stand: What an earlier sender of the spool knew.
         again_below: Batches below may have been sent before.
+        pace: How far ahead of the store it may be; None: as far as the gateway takes it.
 
     Attributes:
         accepted: Every seq below is in the broker, as the gateway said last.
@@ -46,7 +48,8 @@ class Window:
         base: What is called the lowest seq held: below it everything is durable or declared lost.
     """
 
-    def __init__(self, stand: Stand, *, again_below: int) -> None:
+    def __init__(self, stand: Stand, *, again_below: int, pace: Pace | None = None) -> None:
+        self._pace = pace
         self.accepted, self.durable = stand
         self.next_seq = self.base = self.durable
         self._again_below = again_below
@@ -64,6 +67,11 @@ class Window:
     def is_waiting(self) -> bool:
         """Whether something accepted is not known to be in the store yet."""
         return self.durable < self.accepted
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether what is durable decides what goes next, so that it should be known soon."""
+        return self._pace is not None
 
     def begin(self, stand: Stand | None) -> None:
         """Begin to talk with a gateway, after `interrupt`.
@@ -109,6 +117,8 @@ class Window:
             return False
         if seq > self.next_seq and (self._flight or self.durable < self.next_seq):
             return False
+        if self._pace is not None and not self._pace.allows(seq - self.durable):
+            return False
         # One batch may always be on the way: its answer tells when there is credit again.
         return not self._flight or self._in_flight + size <= self._credit
 
@@ -117,6 +127,8 @@ class Window:
         if seq > self.next_seq:
             self.base = seq
         self.base = max(self.base, min(self.durable, seq))
+        if self._pace is not None:
+            self._pace.note_sent(seq)
         self._flight.append(Sent(seq, size))
         self._in_flight += size
         self.next_seq = seq + 1
@@ -162,4 +174,6 @@ class Window:
 
     def _keep_durable(self, durable: int) -> None:
         self.durable = max(self.durable, durable)
+        if self._pace is not None:
+            self._pace.note_durable(self.durable)
         self.next_seq = max(self.next_seq, self.durable)

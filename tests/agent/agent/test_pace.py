@@ -1,0 +1,88 @@
+"""How far ahead of the store a backlog is sent: as far as the store follows at once, hardly at all where it does not."""
+
+from rankscope.agent.pace import FIRST, LEAST, MOST, Pace
+from rankscope.agent.window import Stand, Window
+
+
+class Store:
+    """Takes batches in order, each so many seconds after it was sent, and tells of it a moment later.
+
+    Args:
+        delay_s: How long a batch is on its way.
+        rate: Batches it takes in a second at most.
+    """
+
+    def __init__(self, *, delay_s: float, rate: float) -> None:
+        self.now = 0.0
+        self.pace = Pace(lambda: self.now)
+        self._delay_s, self._rate = delay_s, rate
+        self._due: list[float] = []
+        self.durable = 0
+        self.waits: list[float] = []
+
+    def run(self, seconds: float) -> None:
+        """Sends all that may go, for so long."""
+        end = self.now + seconds
+        while self.now < end:
+            while self.pace.allows(len(self._due) - self.durable):
+                self.pace.note_sent(len(self._due))
+                free_at = self._due[-1] + 1 / self._rate if self._due else 0.0
+                self._due.append(max(self.now + self._delay_s, free_at))
+                self.waits.append(self._due[-1] - self.now)
+            self.now += 0.25
+            self.durable = sum(due <= self.now for due in self._due)
+            self.pace.note_durable(self.durable)
+
+
+def test_it_grows_while_the_store_follows() -> None:
+    store = Store(delay_s=0.8, rate=1e9)
+
+    store.run(20)
+
+    assert store.pace.ahead == MOST
+    assert store.durable > 10 * MOST
+
+
+def test_it_shrinks_to_what_the_store_takes_in_two_seconds() -> None:
+    store = Store(delay_s=0.8, rate=20)
+
+    store.run(60)
+
+    settled = store.waits[len(store.waits) // 2 :]
+    assert max(settled) < 3.0
+    assert store.durable > 0.6 * 20 * 60  # and the store is not left idle for it
+
+
+def test_a_store_that_stands_still_gets_no_more_than_the_least() -> None:
+    store = Store(delay_s=1e9, rate=1e9)
+
+    store.run(60)
+
+    assert store.pace.ahead == LEAST
+    assert len(store.waits) == FIRST
+
+
+def test_batches_that_go_again_count_from_when_they_went_last() -> None:
+    now = 0.0
+    pace = Pace(lambda: now)
+    for seq in range(4):
+        pace.note_sent(seq)
+    now = 100.0
+    for seq in range(4):
+        pace.note_sent(seq)
+    now = 100.5
+    pace.note_durable(4)
+
+    assert pace.ahead > FIRST
+
+
+def test_a_window_with_a_pace_stops_where_it_says() -> None:
+    window = Window(Stand(0, 0), again_below=0, pace=Pace(lambda: 0.0))
+    seq = 0
+    while window.may_send(seq, 100):
+        window.send(seq, 100)
+        seq += 1
+
+    assert seq == FIRST
+    window.learn(Stand(seq, 2))
+    assert window.may_send(seq, 100)
