@@ -230,6 +230,10 @@ class StepTimes:
     optimizer_ns: int
 
 
+WEEK_DAYS = 7
+"""Rows expire by whole weeks of sealing."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSize:
     """How much room one table takes.
@@ -239,7 +243,7 @@ class TableSize:
         rows: Rows in it, whatever the project.
         size_bytes: What they take on disk, compressed.
         bytes_per_day: What it grows by at the rate of the last day.
-        retention_days: Days it keeps rows; None: for good.
+        retention_days: Days it keeps rows at least, and up to a week more; None: for good.
     """
 
     table: str

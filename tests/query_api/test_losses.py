@@ -113,6 +113,10 @@ async def completeness(api: httpx.AsyncClient) -> dict[str, Any]:
     return await get(api, "/api/v1/runs/r/completeness")
 
 
+async def gaps_of(api: httpx.AsyncClient) -> list[dict[str, Any]]:
+    return (await get(api, "/api/v1/runs/r"))["gaps"]
+
+
 def scalars(answer: dict[str, Any]) -> tuple[int, int, int, int]:
     """Emitted, stored, lost and missing rows of the metrics."""
     (found,) = [one for one in answer["sections"] if one["section"] == "scalars"]
@@ -131,9 +135,9 @@ async def test_a_batch_set_aside_in_the_middle_is_lost_until_it_is_replayed(
     insert(own.client, first, last, token="0")
     silent = await completeness(api_of_own)
     insert(own.client, told.of(writer, quarantined(2, 1)), token="1")
-    stated = await completeness(api_of_own)
+    stated, shown = await completeness(api_of_own), await gaps_of(api_of_own)
     insert(own.client, bad, token="2")
-    replayed = await completeness(api_of_own)
+    replayed, shown_again = await completeness(api_of_own), await gaps_of(api_of_own)
 
     assert faults(silent) == [
         "1 batches are missing: seq 1",
@@ -141,6 +145,7 @@ async def test_a_batch_set_aside_in_the_middle_is_lost_until_it_is_replayed(
     ]
     assert (scalars(stated), faults(stated), stated["state"]) == ((3, 1, 2, 0), [], "complete")
     assert (scalars(replayed), faults(replayed), replayed["state"]) == ((3, 3, 0, 0), [], "complete")
+    assert [[gap["cause"] for gap in gaps] for gaps in (shown, shown_again)] == [["quarantined"], []]
     assert sum(process["lost_batches"] for process in stated["processes"]) == 1
 
 

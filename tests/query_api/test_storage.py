@@ -32,8 +32,8 @@ def table(*, size: int, rate: float, kept: int | None) -> TableSize:
         ([], None),
         ([table(size=GIB, rate=0, kept=None)], None),
         ([table(size=GIB, rate=GIB, kept=None)], 10.0),
-        ([table(size=GIB, rate=GIB, kept=11)], None),
-        ([table(size=GIB, rate=GIB, kept=12)], 10.0),
+        ([table(size=GIB, rate=GIB, kept=4)], None),
+        ([table(size=GIB, rate=GIB, kept=5)], 10.0),
         ([table(size=GIB, rate=GIB, kept=2), table(size=0, rate=GIB, kept=None)], 5.0),
     ],
 )
@@ -47,7 +47,7 @@ async def test_sizes_rates_and_retention_are_told_by_table(own: Store, api_of_ow
     for batch in batches:
         batch.header.week = this_monday()
     insert(own.client, *batches, token="0")
-    own.client.command("ALTER TABLE scalars MODIFY TTL week + INTERVAL 30 DAY")
+    own.client.command("ALTER TABLE scalars MODIFY TTL week + INTERVAL 37 DAY")
     heard(own, seconds_ago=3600)
 
     storage = await get(api_of_own, "/api/v1/storage")

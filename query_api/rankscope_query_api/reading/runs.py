@@ -79,6 +79,26 @@ WHERE project = {{project:String}} AND run_id = {{run:String}}
 GROUP BY launch_id
 ORDER BY started_ns, launch"""
 
+# Whose rows a gap is about: those of the process that states it, or of the one it names.
+_CONCERNED = """if(
+        isNull(incarnation_hi),
+        incarnation,
+        toFixedString(unhex(concat(
+            leftPad(hex(ifNull(incarnation_hi, 0)), 16, '0'), leftPad(hex(ifNull(incarnation_lo, 0)), 16, '0')
+        )), 16)
+    )"""
+
+# A batch that was declared lost and is there after all (replayed, sent again) is no gap; the ledger's key finds it.
+_IS_OF_ONE_BATCH = f"class = {GapClass.LOST.code} AND ifNull(seq_from = seq_to, 0)"
+
+_IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
+        SELECT incarnation, seq FROM batches
+        WHERE project = {{project:String}} AND run_id = {{run:String}} AND (incarnation, seq) IN (
+            SELECT {_CONCERNED}, ifNull(seq_from, 0) FROM gaps
+            WHERE project = {{project:String}} AND run_id = {{run:String}} AND {_IS_OF_ONE_BATCH}
+        )
+    )"""
+
 # An interval that captures every k-th step holds a step's rows if k divides the step: such a row is no gap there.
 GAPS = f"""
 SELECT
@@ -99,6 +119,7 @@ WHERE project = {{project:String}} AND run_id = {{run:String}}
     AND ({{step:Int64}} < 0 OR (
         ifNull(step_from, 0) <= {{step:Int64}} AND ifNull(step_to, {_MAX_INT64}) >= {{step:Int64}}
         AND ifNull({{step:Int64}} % step_stride, 1) != 0))
+    AND NOT ({_IS_VOID})
 GROUP BY class, cause, data_kind, step_stride
 ORDER BY class, cause, data_kind, step_stride
 LIMIT 1000"""

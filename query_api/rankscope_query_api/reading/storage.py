@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from rankscope_proto.columns import SECTIONS
 from rankscope_query_api.clickhouse import Selecting
-from rankscope_query_api.values import Disk, Record, StorageState, TableSize
+from rankscope_query_api.values import WEEK_DAYS, Disk, Record, StorageState, TableSize
 
 TABLES = (*(section.table for section in SECTIONS), "batches", "trace_index")
 
@@ -43,7 +43,7 @@ SELECT count() AS batches, {_RECENT}, greatest(now_ns - min(heard), {{least:Int6
 FROM batches
 WHERE week >= toMonday(today()) - 7 AND heard > now_ns - {{recent:Int64}}"""  # noqa: S608 - names of the declaration
 
-_TTL_DAYS = re.compile(r" TTL .*?toIntervalDay\((\d+)\)")
+_TTL = re.compile(r" TTL .*?(week \+ )?toIntervalDay\((\d+)\)")
 
 
 class ClickHouseStorage:
@@ -67,11 +67,16 @@ class ClickHouseStorage:
 def _size(table: str, sizes: Mapping[str, Record], *, engines: Mapping[str, str], growth: Record) -> TableSize:
     rows, size = (sizes[table]["row_count"], sizes[table]["bytes"]) if table in sizes else (0, 0)
     share = growth.get(table, 0) / rows if rows else 0.0
-    retention = _TTL_DAYS.search(engines.get(table, ""))
     return TableSize(
         table=table,
         rows=rows,
         size_bytes=size,
         bytes_per_day=min(share, 1.0) * size * _DAY_NS / growth["window_ns"],
-        retention_days=int(retention[1]) if retention else None,
+        retention_days=_retention_days(engines.get(table, "")),
     )
+
+
+def _retention_days(engine: str) -> int | None:
+    """The days that were asked for: a limit by the week of sealing holds the week itself besides."""
+    found = _TTL.search(engine)
+    return int(found[2]) - (WEEK_DAYS if found[1] else 0) if found else None

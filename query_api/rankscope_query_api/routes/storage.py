@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.routes.asking import PREFIX, store_of
-from rankscope_query_api.values import StorageState, TableSize
+from rankscope_query_api.values import WEEK_DAYS, StorageState, TableSize
 
 router = APIRouter(prefix=PREFIX, tags=["storage"])
 
@@ -47,7 +47,7 @@ def full_in_days(state: StorageState) -> float | None:
 
 def _peak(growing: Sequence[TableSize]) -> float:
     """Bytes that growing tables come to at last; infinite where one keeps rows for good."""
-    days = (float("inf") if table.retention_days is None else table.retention_days for table in growing)
+    days = (float("inf") if table.retention_days is None else table.retention_days + WEEK_DAYS for table in growing)
     return sum(table.bytes_per_day * kept for table, kept in zip(growing, days, strict=True))
 
 
