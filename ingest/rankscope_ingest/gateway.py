@@ -23,7 +23,7 @@ from rankscope_ingest.control import ControlService
 from rankscope_ingest.dead_letters import DeadLetters
 from rankscope_ingest.errors import Busy, ConfigError
 from rankscope_ingest.health import Health
-from rankscope_ingest.listening import bind, must_be_safe
+from rankscope_ingest.listening import bind, credentials_of, must_be_safe
 from rankscope_ingest.service import IngestService
 from rankscope_ingest.settings import GatewaySettings
 from rankscope_proto.keys import KeyFileError, KeyRing
@@ -77,7 +77,7 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
     """
     config = GatewaySettings.read(settings)
     must_be_safe(config)
-    gate = Gate(_key_ring(config.keys))
+    gate, credentials = Gate(_key_ring(config.keys)), credentials_of(config)
     metrics.serve_metrics(config.gateway_metrics_listen, setting="RANKSCOPE_GATEWAY_METRICS_LISTEN")
     async with AsyncExitStack() as stack:
         buffer, letters = Buffer(config.redis_url), DeadLetters(config.redis_url)
@@ -90,7 +90,7 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
         ingest = IngestService(buffer, watch, letters=letters, gate=gate, budget=budget)
         _add_services(server, ingest, control=ControlService(buffer, gate))
         health = Health(server, [service.full_name for service in (_INGEST, _CONTROL)])
-        bind(server, config)
+        bind(server, config.gateway_listen, credentials=credentials)
         await server.start()
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         logger.info("listening on %s", config.gateway_listen)

@@ -41,7 +41,7 @@ def must_be_safe(settings: GatewaySettings) -> None:
         return
     if not settings.insecure:
         raise ConfigError(
-            f"{_SETTING} is {listen!r}, which other machines reach, and {missing} is not set: set it, "
+            f"{_SETTING} is {listen!r}, which other machines reach, without {missing}: set what is missing, "
             "listen on 127.0.0.1, or say --insecure (RANKSCOPE_INSECURE=1) where the network itself is closed"
         )
     logger.warning("insecure, as asked for: %s without %s", listen, missing)
@@ -55,18 +55,15 @@ def _missing(settings: GatewaySettings) -> str:
     return " and ".join(name for name, is_missing in parts.items() if is_missing)
 
 
-def bind(server: grpc.aio.Server, settings: GatewaySettings) -> None:
-    """Binds the server to its address.
+def bind(server: grpc.aio.Server, listen: str, *, credentials: grpc.ServerCredentials | None) -> None:
+    """Binds the server to its address; without credentials in plaintext.
 
     Raises:
-        ConfigError: A certificate, a key or the clients' authorities cannot be used.
         CannotStart: The port is taken, or the address is not this machine's.
     """
-    listen = settings.gateway_listen
     taken = CannotStart(
         f"cannot listen on {listen}: the port is taken or the address is not this machine's; set {_SETTING} to another"
     )
-    credentials = _credentials(settings)
     try:
         port = server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
     except RuntimeError as error:
@@ -75,7 +72,12 @@ def bind(server: grpc.aio.Server, settings: GatewaySettings) -> None:
         raise taken
 
 
-def _credentials(settings: GatewaySettings) -> grpc.ServerCredentials | None:
+def credentials_of(settings: GatewaySettings) -> grpc.ServerCredentials | None:
+    """What the gateway shows and asks for in a TLS handshake; None: it speaks plaintext.
+
+    Raises:
+        ConfigError: A certificate, a key or the clients' authorities cannot be used.
+    """
     if settings.tls_cert is None:
         return None
     key = settings.tls_key or settings.tls_cert

@@ -51,6 +51,10 @@ FAULTS: list[tuple[str, ...]] = [
 ]
 WRONG: list[tuple[str, ...]] = [
     ("gateway", "--listen", "nowhere"),
+    ("gateway", "--listen", "0.0.0.0:8471"),
+    ("gateway", "--keys", "/nowhere/keys.json"),
+    ("gateway", "--tls-key", "/nowhere/server.key"),
+    ("gateway", "--tls-cert", "/etc/passwd"),
     ("gateway", "--log-format", "xml"),
     ("gateway", "--redis-url", "redis://:secret@127.0.0.1:port"),
     ("writer", "--redis-url", "redis://:secret@[::1"),
