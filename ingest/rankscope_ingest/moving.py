@@ -25,7 +25,7 @@ from rankscope_ingest.entries import Entry, Group, Manifest, Place
 from rankscope_ingest.errors import LeaseLost, StoreRefused, StoreUncertain
 from rankscope_ingest.patience import patiently
 from rankscope_ingest.presence import Found, Tables, look
-from rankscope_ingest.quarantine import Probe, find_bad, gap_in_place_of
+from rankscope_ingest.quarantine import Brake, Probe, find_bad, gap_in_place_of
 from rankscope_ingest.repair import Workshop, complete
 from rankscope_ingest.shards import Shards
 from rankscope_proto.failpoints import reach
@@ -126,6 +126,7 @@ class Mover:
         self._letters = letters
         self._shards = shards
         self._views: frozenset[tuple[str, str]] = frozenset()
+        self._brake = Brake()
 
     async def prepare(self) -> None:
         """Notes the views that stand, so that a change under an insert is seen."""
@@ -224,6 +225,7 @@ class Mover:
     async def _without_bad(self, entries: Sequence[Entry], poison: _Poisoned) -> list[Entry]:
         """A refused group with gaps in the place of what cannot be parsed, which is kept elsewhere."""
         gaps: dict[Place, Entry | None] = {}
+        self._brake.note(bad=len(poison.bad))
         for entry in poison.bad:
             letter = _letter(entry.accepted, poison.error)
             await patiently(lambda letter=letter: self._letters.keep(letter))
@@ -258,6 +260,7 @@ class Mover:
         except StoreRefused as error:
             metrics.INSERTS.labels("refused").inc()
             if bad := await find_bad(self._sink, group.entries):
+                self._brake.check(len(bad))
                 raise _Poisoned(bad, error) from error
             raise StoreUncertain(str(error), number=error.number) from error  # a view's fault
         finally:
@@ -265,6 +268,7 @@ class Mover:
                 facts = {"rows": group.rows, "batches": len(group.entries), "payload_bytes": len(body)}
                 logger.warning("an insert took %.0f s", took_s, extra=facts)
         metrics.INSERTS.labels("ok").inc()
+        self._brake.note(stored=len(group.entries))
 
     async def _have_views_stood(self, group: Group) -> None:
         """Completes a group that may have missed a table: an insert succeeds also while a view is not there."""

@@ -8,7 +8,9 @@ the insert makes the same bytes.
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,6 +25,10 @@ from rankscope_proto.v1.batch_pb2 import Batch
 
 logger = logging.getLogger(__name__)
 
+BRAKE_WINDOW_S = 300.0
+FEW = 100
+"""So many are set aside in a window whatever their share."""
+BAD_SHARE = 0.01
 _STATED = ("count", "seq_from", "seq_to", "incarnation_hi", "incarnation_lo")
 """The optional columns that a statement has."""
 _SOUND = varint(0)
@@ -40,6 +46,39 @@ class Probe(Protocol):
             StoreUncertain: It could not try.
         """
         ...
+
+
+class Brake:
+    """Tells a few bad batches from a store that takes none: setting all aside would empty the streams for nothing.
+
+    Args:
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._moved: deque[tuple[float, int, int]] = deque()
+
+    def note(self, *, stored: int = 0, bad: int = 0) -> None:
+        """Counts batches that were stored, and that were set aside."""
+        self._moved.append((self._monotonic(), stored, bad))
+
+    def check(self, bad: int) -> None:
+        """Lets that many more bad ones pass.
+
+        Raises:
+            StoreUncertain: Too many were in the last five minutes.
+        """
+        since = self._monotonic() - BRAKE_WINDOW_S
+        while self._moved and self._moved[0][0] < since:
+            self._moved.popleft()
+        aside = bad + sum(counted for _, _, counted in self._moved)
+        stored = sum(counted for _, counted, _ in self._moved)
+        if aside > max(FEW, (stored + aside) * BAD_SHARE):
+            raise StoreUncertain(
+                f"the store cannot parse {aside} of the {stored + aside} batches of the last five minutes; nothing more "
+                "is set aside: is `rankscope migrate` of this version applied, and do the senders fit it?"
+            )
 
 
 async def find_bad(probe: Probe, entries: Sequence[Entry]) -> list[Entry]:

@@ -11,7 +11,7 @@ from rankscope_ingest.clickhouse import Store as Sink
 from rankscope_ingest.dead_letters import DeadLetters, Stage
 from rankscope_ingest.entries import Entry, Group, Place, take
 from rankscope_ingest.errors import StoreUncertain
-from rankscope_ingest.quarantine import find_bad, gap_in_place_of
+from rankscope_ingest.quarantine import BRAKE_WINDOW_S, Brake, find_bad, gap_in_place_of
 from rankscope_proto.identity import shard_of
 from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import Sealed
@@ -195,3 +195,21 @@ def test_a_gap_is_the_same_whenever_it_is_made() -> None:
     assert (first.payload, first.incarnation, first.accepted) == (second.payload, second.incarnation, entry)
     header = Batch.FromString(first.payload).header
     assert (header.emitted_gaps, header.seq, header.incarnation, header.process_role) == (3, 0, first.incarnation, 4)
+
+
+def test_more_than_a_few_bad_batches_are_the_stores_fault_until_time_has_passed() -> None:
+    now = [1_000.0]
+    brake = Brake(lambda: now[0])
+    brake.note(stored=5_000)
+    brake.check(100)
+    brake.note(bad=100)
+    with pytest.raises(StoreUncertain, match="101 of the 5101 batches"):
+        brake.check(1)
+
+    brake.note(stored=15_000)
+    brake.check(101)
+    now[0] += BRAKE_WINDOW_S + 1
+
+    brake.check(100)
+    with pytest.raises(StoreUncertain):
+        brake.check(101)
