@@ -1,4 +1,4 @@
-"""How far ahead of the store a backlog is sent: as far as the store follows at once, hardly at all where it does not."""
+"""How far ahead of the store a backlog is sent: as far as the store follows, hardly at all where it does not."""
 
 from rankscope.agent.pace import FIRST, LEAST, MOST, Pace
 from rankscope.agent.window import Stand, Window
@@ -53,12 +53,12 @@ def test_it_shrinks_to_what_the_store_takes_in_two_seconds() -> None:
     assert store.durable > 0.6 * 20 * 60  # and the store is not left idle for it
 
 
-def test_a_store_that_stands_still_gets_no_more_than_the_least() -> None:
+def test_a_store_that_stands_still_gets_no_more() -> None:
     store = Store(delay_s=1e9, rate=1e9)
 
     store.run(60)
 
-    assert store.pace.ahead == LEAST
+    assert LEAST <= store.pace.ahead < FIRST
     assert len(store.waits) == FIRST
 
 
