@@ -76,8 +76,8 @@ class Brake:
         stored = sum(counted for _, counted, _ in self._moved)
         if aside > max(FEW, (stored + aside) * BAD_SHARE):
             raise StoreUncertain(
-                f"the store cannot parse {aside} of the {stored + aside} batches of the last five minutes; nothing more "
-                "is set aside: is `rankscope migrate` of this version applied, and do the senders fit it?"
+                f"the store cannot parse {aside} of the {stored + aside} batches of the last five minutes; "
+                "nothing more is set aside: is `rankscope migrate` of this version applied, and do the senders fit it?"
             )
 
 
