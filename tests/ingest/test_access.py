@@ -167,7 +167,7 @@ class TestWhileAStreamRuns:
     async def test_a_revoked_key_ends_a_silent_one(
         self, guarded: grpc.aio.Channel, keys: Keys, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(access, "SILENCE_S", 0.5)
+        monkeypatch.setattr(access, "SILENCE_S", 2.0)
         key = keys.new()
         stream = Streaming(guarded, metadata=bearing(key))
         await stream.send(Sender().next())
