@@ -53,7 +53,7 @@ class NoDelivery:
 
 
 def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...]) -> Delivery:
-    """Have this process's spool sent, as the settings say.
+    """Have this process's spool, which is there already, sent as the settings say.
 
     Args:
         settings: This process's, with the root of its spools.

@@ -18,17 +18,16 @@ from rankscope._delivery import Delivery, deliver
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._labels import text_of
-from rankscope._outcome import Outcome
 from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
 from rankscope._run import Run
 from rankscope._run_info import RunInfo, host_facts
 from rankscope._settings import AgentMode, Fsync, Mode, Settings
 from rankscope._spool_export import SpoolExporter
-from rankscope._spooling import find_root, make_spool
+from rankscope._spooling import discard, find_root, make_spool
 from rankscope._voice import say
 from rankscope.errors import ConfigError
-from rankscope.spool import SpoolError
+from rankscope.spool import SpoolError, SpoolWriter
 from rankscope_proto.identity import uuid7
 
 _TLS = "https://"
@@ -134,37 +133,37 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
     try:
         settings, warning = find_root(settings)
-        delivery = deliver(settings, identity, endpoints=endpoints)
-        run, failure = _recording(settings, identity, info=info, delivery=delivery)
+        writer = make_spool(settings, identity)
     except SpoolError as error:
         return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
+    delivery = deliver(settings, identity, endpoints=endpoints)
+    run, failure = _recording(writer, identity, info=info, delivery=delivery)
     for line in (place.warning, warning, _whereabouts(identity, settings, endpoints, failure)):
         if says and line:
             say(line)
+    if says:
+        run.on_finish(lambda outcome: say(f"run {run.id}, rank 0: {outcome}"))
+    ProcessEnd(run).install()
     return run
 
 
-def _recording(settings: Settings, identity: Identity, *, info: RunInfo, delivery: Delivery) -> tuple[Run, str]:
+def _recording(writer: SpoolWriter, identity: Identity, *, info: RunInfo, delivery: Delivery) -> tuple[Run, str]:
     """The run, and what stands between it and the gateway for now, or ""."""
     try:
-        # First: who is refused leaves no spool behind, which would read as a process without its last word.
         failure = delivery.settle()
-        writer = make_spool(settings, identity)
-    except (ConfigError, SpoolError):
+    except ConfigError:
         delivery.close()
+        discard(writer)
         raise
     delivery.begin(writer.folder)
     run = Run(SpoolExporter(writer), identity=identity, info=info)
-    run.on_finish(lambda outcome: _finished(run, delivery, outcome=outcome, is_quiet=settings.quiet))
-    ProcessEnd(run).install()
+    run.on_finish(lambda _: _let_go(run, delivery))
     return run, failure
 
 
-def _finished(run: Run, delivery: Delivery, *, outcome: Outcome, is_quiet: bool) -> None:
+def _let_go(run: Run, delivery: Delivery) -> None:
     delivery.close()
     _current.forget(run)
-    if run.rank == 0 and not is_quiet:
-        say(f"run {run.id}, rank 0: {outcome}")
 
 
 def _unrecorded(settings: Settings, *, info: RunInfo, why: str) -> Run:

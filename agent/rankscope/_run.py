@@ -320,7 +320,9 @@ class Run:
 
     def _is_durable_by(self, deadline: float) -> bool:
         exporter = self._exporter
-        return exporter is None or await_durable(exporter, deadline, called_off=lambda: self._hurry)
+        if exporter is None:
+            return True
+        return self._is_handed_on and await_durable(exporter, deadline, called_off=lambda: self._hurry)
 
     def hurry(self) -> None:
         """Call off a wait for the store that is going on."""

@@ -5,6 +5,7 @@ from recording: home folders of clusters are often on NFS, where a spool must no
 """
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,12 @@ def make_spool(settings: Settings, identity: Identity) -> SpoolWriter:
         fsync_each=settings.spool_fsync == "always",
         any_file_system=settings.spool_any_fs,
     )
+
+
+def discard(writer: SpoolWriter) -> None:
+    """Undo `make_spool`: nothing was appended, and nothing will be."""
+    writer.close()
+    shutil.rmtree(writer.folder, ignore_errors=True)
 
 
 def _check_root(root: Path, settings: Settings) -> None:
