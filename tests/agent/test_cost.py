@@ -7,6 +7,7 @@ import sys
 from tests.house.tree import ROOT
 
 LEAST_RATIO = 6.0
+MOST_OUTAGE_RATIO = 1.5
 
 
 def test_a_span_with_two_attributes_costs_a_sixth_of_opentelemetrys() -> None:
@@ -18,3 +19,13 @@ def test_a_span_with_two_attributes_costs_a_sixth_of_opentelemetrys() -> None:
     # The least of each: what disturbs a round, a neighbour's cache misses say, only ever adds.
     ratio = min(their for their, _ in pairs) / min(our for _, our in pairs)
     assert ratio >= LEAST_RATIO, f"{ratio:.2f}: {pairs}"
+
+
+def test_a_log_call_costs_no_more_where_nothing_can_be_kept() -> None:
+    program = [sys.executable, "-m", "tests.agent.log_cost"]
+
+    done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
+
+    for state, pairs in json.loads(done.stdout).items():
+        ratio = min(bad for _, bad in pairs) / min(usual for usual, _ in pairs)
+        assert ratio <= MOST_OUTAGE_RATIO, f"{state}: {ratio:.2f}: {pairs}"

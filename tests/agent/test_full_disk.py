@@ -1,6 +1,7 @@
 """A disk that is full, a burst beyond the ring, a clock that jumps: steps go on, every row is accounted for."""
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -67,12 +68,12 @@ def test_a_full_disk_stops_no_step_and_after_it_recording_goes_on(disk: Path, im
     run.log_metric("value", 0)
     wait_until(lambda: spool.next_seq > 1, what="spool")
     ballast = fill(disk)
-    stop_at, logged = time.monotonic() + 2.0, 1
+    pause, stop_at, logged = threading.Event(), time.monotonic() + 2.0, 1
     while time.monotonic() < stop_at:
         with run.step(logged):
             run.log_metric("value", logged)
         logged += 1
-        time.sleep(0.001)
+        pause.wait(0.001)
     wait_until(lambda: bool(losses_in(spool.folder)), what="state losses on the full disk")
 
     ballast.unlink()
@@ -94,12 +95,12 @@ def test_a_full_disk_stops_no_step_and_after_it_recording_goes_on(disk: Path, im
 def test_a_spool_at_its_bound_thins_and_then_gives_up_exactly(tmp_path: Path, impatient: None) -> None:
     spool = spool_in(tmp_path, max_bytes=1024 * 1024)
     run = run_on(spool)
-    steps = 20_000
+    pause, steps = threading.Event(), 20_000
     for index in range(steps):
         with run.step(index):
             run.log_metric("value", index)
         if index % 2_000 == 0:
-            time.sleep(0.05)
+            pause.wait(0.05)
     run.finish()
 
     emitted = assert_exact(batches_of(spool.folder))
