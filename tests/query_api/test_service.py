@@ -80,6 +80,8 @@ def test_the_command_serves_a_folder_and_ends_on_sigterm(tmp_path: Path) -> None
     [
         *(("--log-format", "xml"), ("--listen", "nowhere"), ("--clickhouse-url", "ftp://store/db")),
         *(("--clickhouse-url", "http://u:p@127.0.0.1:abc/db"), ("--clickhouse-url", "http://u:p@[::1/db")),
+        *(("--keys", "nowhere.json"), ("--tls-cert", "nowhere.pem"), ("--tls-key", "key.pem")),
+        ("--listen", "10.0.0.1:1"),
     ],
 )
 def test_a_wrong_option_ends_with_2_and_names_it(option: str, value: str) -> None:
