@@ -1,6 +1,8 @@
 """The image's health check tells a tier that answers from one that does not."""
 
 import runpy
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -85,6 +87,21 @@ def test_a_tier_behind_tls_shakes_hands(tmp_path: Path, monkeypatch: pytest.Monk
     server.stop(None).wait()
     with pytest.raises(OSError, match="refused"):
         CHECK["ask"](["rankscope", "gateway", ""])
+
+
+def test_systemd_finds_nothing_wrong_with_the_agents_unit() -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("no systemd-analyze is installed")
+
+    done = subprocess.run(
+        [program, "verify", "--man=no", str(ROOT / "deploy/rankscope-agent.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_port_where_nothing_answers_is_an_error(query_port: int) -> None:

@@ -67,7 +67,7 @@ class Adopted:
         keys: Keys to try behind the spool's own.
         courier: Carries statements of losses; None: they go beside the spool.
         complaints: Says what goes wrong.
-        was_left: Whether its owner was gone already.
+        was_left: Whether it is a large backlog, which makes way for what is live.
 
     Raises:
         SpoolHeldError: another process sends it.

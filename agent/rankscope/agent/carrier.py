@@ -1,4 +1,4 @@
-"""Sends every spool below a root: live ones at once, what dead processes left behind a few at a time.
+"""Sends every spool below a root: live ones and small ones at once, large backlogs of dead processes a few at a time.
 
 Promises: a trainer that lives waits for no backlog; each spool has one sender on this machine; a spool is removed when
 the store has all of it and nobody appends to it any more, and not before.
@@ -14,11 +14,14 @@ from rankscope.agent.complaints import Complaints
 from rankscope.agent.courier import Courier
 from rankscope.agent.ways import Ways
 from rankscope.errors import RankscopeError
-from rankscope.spool import SpoolError, SpoolHead, SpoolHeldError, SpoolReader, spools
-from rankscope_proto.names import ProcessRole
+from rankscope.spool import SpoolError, SpoolHeldError, SpoolReader, spools
 
 BACKLOGS = 2
-"""Spools of dead processes that are sent at a time."""
+"""Large spools of dead processes that are sent at a time."""
+
+SMALL_BYTES = 4 * 1024 * 1024
+SMALL = 64
+"""Small ones that are: the ranks of a short run are gone before anybody looks, and nobody should wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Carrier:
         self._courier = Courier(root, any_file_system=any_file_system)
         self._complaints = complaints or Complaints()
         self._adopted: dict[Path, Adopted] = {}
-        self._left: dict[Path, SpoolHead] = {}
+        self._left: dict[Path, bool] = {}
         self._moved_at = time.monotonic()
         self.removed = 0
         self.held_by_others: dict[Path, str] = {}
@@ -155,19 +158,20 @@ class Carrier:
                 self._complaints.tell(f"{error}; it is left alone", about=f"read {folder}")
                 continue
             if reader.owner_is_gone:
-                self._left[folder] = reader.head
+                self._left[folder] = reader.backlog_bytes > SMALL_BYTES
             else:
                 self._adopt(folder)
+            reader.close()
 
     def _take_up(self) -> None:
-        """Begin with what dead processes left: statements first, which are small, then the oldest."""
-        sent = sum(one.was_left for one in self._senders())
-        for folder in sorted(self._left, key=lambda folder: (not _is_statement(self._left[folder]), folder.name)):
-            if sent >= BACKLOGS:
-                return
-            if self._adopt(folder, was_left=True):
+        """Begin with what dead processes left, the oldest first."""
+        large = sum(one.was_left for one in self._senders())
+        small = sum(one.reader.owner_is_gone for one in self._senders()) - large
+        for folder, is_large in sorted(self._left.items(), key=lambda item: item[0].name):
+            has_room = large < BACKLOGS if is_large else small < SMALL
+            if has_room and self._adopt(folder, was_left=is_large):
                 del self._left[folder]
-                sent += 1
+                large, small = large + is_large, small + (not is_large)
 
     def _adopt(self, folder: Path, *, was_left: bool = False) -> bool:
         try:
@@ -188,10 +192,6 @@ class Carrier:
         self.held_by_others.pop(folder, None)
         self._moved_at = time.monotonic()
         return True
-
-
-def _is_statement(head: SpoolHead) -> bool:
-    return head.process_role == ProcessRole.AGENT.code
 
 
 def _report(one: Adopted) -> SpoolReport:

@@ -100,19 +100,17 @@ class Agent:
         self._had_guests = False
         self._reception = Reception(self._desk, status=self.status, on_attach=self._welcome)
 
-    def run(self, *, on_ready: Callable[[], object] = lambda: None) -> int:
-        """Serve until it is over; 0 when the store has everything, else 1."""
+    def run(self, *, on_ready: Callable[[], object] = lambda: None) -> None:
+        """Serve until it is over; what the store has not by then stays in the spools."""
         self._publish()
         on_ready()
         try:
             while not self._turn():
                 self._awake.wait(self._pause_s())
                 self._awake.clear()
-            is_through = self._carrier.is_through
         finally:
             self._close()
         self._stage_out()
-        return 0 if is_through else 1
 
     def stop(self) -> None:
         """Drain, then end; the second time: end now. Safe in a signal handler."""

@@ -65,7 +65,7 @@ def agent(
     """
     from rankscope.agent import serve  # not at the top: no other command need load gRPC
 
-    settings = _settings(home, spool, endpoint)
+    settings = _settings(home, spool, endpoint=endpoint)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     options = serve.AgentOptions(settings, exit_when_idle=exit_when_idle, stage_out=stage_out)
     try:
@@ -76,8 +76,8 @@ def agent(
         say_aside(str(error))
         return OK
     serve.stop_on_signals(running)
-    status = running.run(on_ready=lambda: _say_ready(options, as_json=as_json))
-    return OK if exit_when_idle else status
+    running.run(on_ready=lambda: _say_ready(options, as_json=as_json))
+    return OK
 
 
 @app.command("drain", short_help="Send what lies in a folder of spools.")
@@ -110,7 +110,7 @@ def drain(
     """
     from rankscope.agent.drain import drain as drained_from  # not at the top: no other command need load gRPC
 
-    settings = _settings(home, None, endpoint)
+    settings = _settings(home, None, endpoint=endpoint)
     done = drained_from(
         folder or settings.spool_root, settings, instead=settings.endpoint if endpoint else (), patience_s=patience
     )
@@ -130,7 +130,7 @@ def drain(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The training command.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The training command, best behind `--`.")],
     home: Home = None,
     run_id: Annotated[
         str | None,
@@ -145,7 +145,7 @@ def run(
 
     Example: rankscope run --run-id llama-7b -- torchrun --nproc-per-node 8 train.py
     """
-    settings = _settings(home, None, endpoint, run_id=run_id)
+    settings = _settings(home, None, endpoint=endpoint, run_id=run_id)
     root = settings.spool_root
     _start(settings)
     began_ns = time.time_ns()
@@ -176,7 +176,7 @@ def wait(
 
     Example: rankscope wait demo-1 --timeout 300
     """
-    root = _settings(home, spool, None).spool_root
+    root = _settings(home, spool).spool_root
     deadline = time.monotonic() + timeout
     while (left := left_in(root, run_id=run_id)) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
@@ -191,7 +191,9 @@ def wait(
     return FAILED if left else OK
 
 
-def _settings(home: Path | None, spool: Path | None, endpoint: str | None, *, run_id: str | None = None) -> Settings:
+def _settings(
+    home: Path | None, spool: Path | None, *, endpoint: str | None = None, run_id: str | None = None
+) -> Settings:
     given = {"home": chosen_folder(home), "spool": spool, "endpoint": endpoint or None, "run_id": run_id}
     return Settings.load(os.environ, **given)
 
