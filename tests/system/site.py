@@ -200,7 +200,7 @@ class Site:
         for link in self.links.values():
             link.stop()
         self.broker.stop()
-        self.front.stop()
+        self.front.kill()
         self._end_stray_agents()
 
     def _end_stray_agents(self) -> None:
