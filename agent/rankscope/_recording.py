@@ -31,6 +31,9 @@ logger = logging.getLogger("rankscope")
 
 MAX_FAULT_KINDS = 64
 
+FORKED = "rows of a forked child, which is not the rank"
+"""The fault that counts what a child recorded without a run of its own."""
+
 _living: "weakref.WeakSet[Recording]" = weakref.WeakSet()
 
 
@@ -48,6 +51,7 @@ class Recording:
             see each other's.
         open_spans: Spans begun and not ended, by id.
         armed: Whether anything is recorded; False in a forked child and after the end.
+        is_forked: Whether this is a forked child, where what is offered is counted only.
         faults: How often each kind of internal fault happened.
     """
 
@@ -62,6 +66,7 @@ class Recording:
         self.current: ContextVar[Span | None] = ContextVar("rankscope_span", default=None)
         self.open_spans: dict[int, Span] = {}
         self.armed = True
+        self.is_forked = False
         self.faults: Counter[str] = Counter()
         self._step: ContextVar[Step | None] = ContextVar("rankscope_step", default=None)
         self._steps: list[Step] = []
@@ -74,6 +79,13 @@ class Recording:
         """Take finished rows; never waits for I/O, never raises; full: drops and counts them."""
         if self.armed:
             self.ring.append(item)
+        else:
+            self.note_unrecorded(item.count)
+
+    def note_unrecorded(self, rows: int) -> None:
+        """Count rows of a forked child; nobody looks into its log, so it is not said."""
+        if self.is_forked:
+            self.faults[FORKED] += rows
 
     def current_step(self) -> "Step | None":
         """The open step of this thread or task; without one, the last the process opened and did not end.
@@ -166,6 +178,7 @@ class Recording:
 def _disarm_in_child() -> None:
     """A forked child is not the rank: its ids would repeat, and its threads and its channel are gone."""
     for recording in tuple(_living):
+        recording.is_forked = recording.is_forked or recording.armed
         recording.armed = False
 
 

@@ -244,7 +244,7 @@ class Run:
         recording = self._recording
         if step is not None:
             step = checked_step(step)
-        if not recording.armed:
+        if not recording.armed and not recording.is_forked:
             return
         around = recording.current_step()
         if step is None and around is not None:

@@ -171,6 +171,8 @@ class Span:
         recording.open_spans.pop(self.id, None)
         if recording.armed:
             recording.ring.append(self)
+        else:
+            recording.note_unrecorded(1)
 
     @property
     def trace_id(self) -> str:
@@ -304,6 +306,8 @@ class Span:
         recording.open_spans.pop(self.id, None)
         if recording.armed:
             recording.ring.append(self)
+        else:
+            recording.note_unrecorded(1)
 
 
 class Trace(Span):

@@ -44,6 +44,7 @@ for _ in range(100):
             run.log_metric("child", 1)
         with run.step(7), run.span("child"):
             pass
+        assert set(run.faults.values()) == {52}, run.faults
         rankscope.finish()
         os._exit(5)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
