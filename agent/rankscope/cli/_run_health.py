@@ -159,7 +159,7 @@ def _state_lines(state: Mapping[str, Any]) -> list[str]:
     ranks = _listed(state["silent_ranks"])
     return [
         f"run {state['run_id']} was interrupted: nothing was heard of rank {ranks} since {state['silent_since']}",
-        "  (what a process had not sent when it was ended is lost)",
+        "  (what a process had not put into its spool when it was ended is lost)",
     ]
 
 

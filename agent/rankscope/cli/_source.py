@@ -13,8 +13,8 @@ from rankscope import _discovery
 from rankscope._home import data_folder
 from rankscope.up import Access, Client, DataFolder, reading
 
-ARRIVAL_PATIENCE_S = 3.0
-"""`finish` returns when the gateway has accepted every row; the writer has it in the store about a second later."""
+ARRIVAL_PATIENCE_S = 5.0
+"""`finish` returns when every row is in the spool; from there it is in the store a second or two later."""
 
 Home = Annotated[
     Path | None,
