@@ -153,15 +153,21 @@ class Carrier:
             self.held_by_others.pop(folder, None)
         for folder in sorted(found - self._adopted.keys() - self._left.keys()):
             try:
-                reader = SpoolReader(folder)
-            except SpoolError as error:
-                self._complaints.tell(f"{error}; it is left alone", about=f"read {folder}")
-                continue
-            if reader.owner_is_gone:
-                self._left[folder] = reader.backlog_bytes > SMALL_BYTES
-            else:
-                self._adopt(folder)
+                self._sort(folder)
+            except (OSError, SpoolError) as error:
+                self._complaints.tell(f"{folder} cannot be read: {error}; it is left alone", about=f"read {folder}")
+
+    def _sort(self, folder: Path) -> None:
+        reader = SpoolReader(folder)
+        try:
+            is_gone = reader.owner_is_gone
+            is_large = is_gone and reader.backlog_bytes > SMALL_BYTES
+        finally:
             reader.close()
+        if is_gone:
+            self._left[folder] = is_large
+        else:
+            self._adopt(folder)
 
     def _take_up(self) -> None:
         """Begin with what dead processes left, the oldest first."""

@@ -1,5 +1,6 @@
 """Sends what lies in a folder and ends: `rankscope drain`, from this machine or any other that sees the folder."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,8 +44,11 @@ def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), pati
     Raises:
         ConfigError: there is no such folder, or it is one spool.
     """
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder: name a root of spools, or one that they were staged out to")
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        what = f"{folder} cannot be listed ({error.strerror})"
+        raise ConfigError(f"{what}: name a root of spools, or a folder that they were staged out to") from error
     if (folder / "spool.json").exists():
         raise ConfigError(f"{folder} is one spool: name the folder that holds it, {folder.parent}")
     ways = ways_of(settings, instead=instead)

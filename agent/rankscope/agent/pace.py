@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-FIRST, LEAST, MOST = 16, 4, 128
+FIRST, LEAST, MOST = 16, 8, 128
 """Batches that may be ahead: at first, at least, at most. Full ones hold 2,000 rows."""
 
 FAST_S, SLOW_S = 1.5, 2.0

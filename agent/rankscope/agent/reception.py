@@ -24,7 +24,7 @@ from rankscope_proto.names import ProcessRole
 
 LINE_BYTES = 64 * 1024
 LOOK_S = 1.0
-MAX_GUESTS = 1_024
+MAX_GUESTS = 256
 
 Json = Mapping[str, object]
 Desk = Callable[[bytes], tuple[Connection, Callable[[], str | None]]]

@@ -33,7 +33,7 @@ LONGEST_WATCHDOG_S = 36.0
 QUIET_S = 2.0
 """Answers to batches say what is durable; without one for this long it is asked for. After the last batch at once."""
 STAND_S = 1.0
-PACED_STAND_S = 0.25
+HURRIED_STAND_S = 0.25
 STALLED_S = 60.0
 
 STRIKES = 3
@@ -59,16 +59,7 @@ class Sender:
         marks: Told before anything is sent.
     """
 
-    def __init__(
-        self,
-        frames: Frames,
-        who: Who,
-        *,
-        way: Way,
-        window: Window,
-        losses: Losses,
-        marks: Marks,
-    ) -> None:
+    def __init__(self, frames: Frames, who: Who, *, way: Way, window: Window, losses: Losses, marks: Marks) -> None:
         self._frames = frames
         self._who = who
         self._way = way
@@ -115,14 +106,16 @@ class Sender:
         return self._moved_at
 
     def is_delivered(self) -> bool:
-        """Whether the store has all there is now, or it was declared lost."""
-        with self._changed:
+        """Whether the store has all there is now, or it was declared lost; no where the disk does not say."""
+        with self._changed, contextlib.suppress(OSError):
             return self._is_through()
+        return False
 
     def backlog_bytes(self) -> int:
-        """Bytes of segments that hold something not durable."""
-        with self._changed:
+        """Bytes of segments that hold something not durable; 0 where the disk does not say."""
+        with self._changed, contextlib.suppress(OSError):
             return self._frames.backlog_bytes
+        return 0
 
     def wake(self) -> None:
         """Look for new frames now."""
@@ -138,13 +131,16 @@ class Sender:
         if call is not None:
             call.cancel()
         self._thread.join(timeout_s)
-        with self._changed:
+        with self._changed, contextlib.suppress(OSError):
             self._keep_standing(now=True)
 
     def _run(self) -> None:
-        while self._wait_for_work():
+        goes_on = True
+        while goes_on:
             try:
-                self._attempt()
+                goes_on = self._wait_for_work()
+                if goes_on:
+                    self._attempt()
             except (RankscopeError, OSError) as error:  # a setting, a certificate, a disk: not the gateway's fault
                 self._fail(Failure(Unavailable(str(error)), DENIED_S, Kind.OURS))
 
@@ -196,33 +192,33 @@ class Sender:
         """The batches to send; runs in gRPC's own thread, which outlives its stream by a moment."""
         try:
             while self._goes_on(conversation):
-                sealed = self._next_sealed(talk)
+                sealed = self._next_sealed(conversation, talk)
                 if sealed is not None:
                     yield sealed
                     reach("agent.after_send")
-                elif not self._bides(talk):
+                elif not self._bides(conversation, talk):
                     return
         except (RankscopeError, OSError) as error:
-            with self._changed:
-                self._give_up_call(Failure(Unavailable(str(error)), DENIED_S, Kind.OURS))
+            self._give_up_call(conversation, Failure(Unavailable(str(error)), DENIED_S, Kind.OURS))
 
     def _goes_on(self, conversation: int) -> bool:
         return conversation == self._conversation and not self._is_closed
 
-    def _bides(self, talk: Talk) -> bool:
+    def _bides(self, conversation: int, talk: Talk) -> bool:
         """Nothing can go now: wait a little, or ask what is durable; whether the stream goes on."""
         with self._changed:
-            if self._has_stopped_answering():
+            if not self._goes_on(conversation) or self._has_stopped_answering():
                 return False
             is_due = self._is_time_to_ask()
             if not is_due:
                 self._changed.wait(POLL_S)
-        return not is_due or self._ask(talk)
+        return not is_due or self._ask(conversation, talk)
 
-    def _next_sealed(self, talk: Talk) -> Sealed | None:
+    def _next_sealed(self, conversation: int, talk: Talk) -> Sealed | None:
         """The next batch, where it may go now; from then on it is on the way."""
         with self._changed:
-            if self._is_closed or self._pauses.left_s() > 0:
+            # Asked again under the lock: the window may be another conversation's by now.
+            if not self._goes_on(conversation) or self._pauses.left_s() > 0:
                 return None
             frame = self._next_frame()
             if frame is None or not self._may_send(frame):
@@ -260,38 +256,41 @@ class Sender:
             return False
         self._patience_s = min(LONGEST_WATCHDOG_S, 2 * self._patience_s)
         text = f"the gateway at {self.endpoint} has not answered for {silent_s:.1f} s"
-        self._give_up_call(Failure(Unavailable(text), None))
+        self._give_up_call(self._conversation, Failure(Unavailable(text), None))
         return True
 
-    def _give_up_call(self, cause: Failure) -> None:
-        self._cause = cause
-        if self._call is not None:
-            self._call.cancel()
+    def _give_up_call(self, conversation: int, cause: Failure) -> None:
+        with self._changed:
+            if self._goes_on(conversation) and self._call is not None:
+                self._cause = cause
+                self._call.cancel()
 
     def _is_time_to_ask(self) -> bool:
         """Whether to ask what is durable: something may be, and no answer to a batch will tell soon."""
         now = time.monotonic()
         self._keep_standing()
-        every_s = PACED_STAND_S if self._window.is_paced else STAND_S
+        is_hurried = self._window.is_paced or self._is_ending
+        every_s = HURRIED_STAND_S if is_hurried else STAND_S
         if not self._window.is_waiting or self._window.first_unanswered is not None or now - self._asked_at < every_s:
             return False
         if now - max(self._moved_at, self._asked_again_at) > STALLED_S:
             self._asked_again_at = now
             self._window.ask_again()
             return False
-        return self._is_ending or self._next_frame() is not None or now - self._answered_at >= QUIET_S
+        frame = self._next_frame()
+        is_at_hole = frame is not None and frame.seq > self._window.next_seq
+        return is_hurried or is_at_hole or now - self._answered_at >= QUIET_S
 
-    def _ask(self, talk: Talk) -> bool:
+    def _ask(self, conversation: int, talk: Talk) -> bool:
         """Ask where this incarnation stands, in the stream's own thread; whether the stream goes on."""
         try:
             self._asked_at = time.monotonic()
             stand = talk.stand()
         except grpc.RpcError as error:
-            with self._changed:
-                self._give_up_call(failure_of(error, self.endpoint))
+            self._give_up_call(conversation, failure_of(error, self.endpoint))
             return False
-        if stand is not None:
-            with self._changed:
+        with self._changed:
+            if stand is not None and self._goes_on(conversation):
                 before = self.stand
                 self._window.learn(stand)
                 self._note_progress(before)

@@ -7,6 +7,7 @@ on the disk, where the next one finds it; where nothing happens it looks once a 
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -90,6 +91,7 @@ class Agent:
         except SpoolHeldError as error:
             raise AgentHeldError(f"an agent serves {root} already: {_who(root)}") from error
         _sweep(root)
+        _raise_file_limit()
         self._complaints = Complaints()
         self._ways = ways_of(options.settings)
         self._carrier = Carrier(root, self._ways, keys=keys_of(options.settings), complaints=self._complaints)
@@ -232,6 +234,13 @@ def _make(root: Path) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SpoolError(f"{root} cannot be made ({error.strerror}): name another folder with --spool") from error
+
+
+def _raise_file_limit() -> None:
+    """A few files a spool, many spools: the usual limit of 1,024 is for programs that select()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _who(root: Path) -> str:

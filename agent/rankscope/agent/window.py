@@ -74,11 +74,12 @@ class Window:
         return self._pace is not None
 
     def begin(self, stand: Stand | None) -> None:
-        """Begin to talk with a gateway, after `interrupt`.
+        """Begin to talk with a gateway.
 
         Args:
             stand: What it says; None: it does not tell.
         """
+        self.interrupt()
         self._credit = FLIGHT_BYTES
         if stand is not None:
             self.learn(stand)
