@@ -111,6 +111,20 @@ class TestAnEntryIsLost:
 
         assert (full.outcome, full.accepted) == (Outcome.NO_ROOM, 0)
 
+    @pytest.mark.parametrize("again", [False, True])
+    async def test_a_spent_budget_comes_back_with_the_stream_that_held_it(
+        self, buffer: Buffer, broker: Broker, again: bool
+    ) -> None:
+        await accept_many(buffer, 3)
+        full = await buffer.accept(SHARD, offer(3), budget=21)
+        with broker.client() as client:
+            client.delete(stream_key(SHARD))
+
+        after = await buffer.accept(SHARD, offer(0 if again else 3, again=again), budget=21)
+
+        assert full.outcome is Outcome.NO_ROOM
+        assert (after.outcome, after.held, await buffer.held(SHARD)) == (Outcome.ACCEPTED, 7, 7)
+
     async def test_one_too_old_to_be_remembered_enters_again_once_nothing_so_old_is_left(
         self, buffer: Buffer, broker: Broker
     ) -> None:

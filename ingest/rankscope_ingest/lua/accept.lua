@@ -33,6 +33,9 @@ local lane = seq < jumped and 'behind' or 'accepted'
 local durable = lane == 'accepted' and tonumber(state[2] or 0) or 0
 local accepted = seq < jumped and behind or math.max(tonumber(state[1] or 0), durable)
 local held = tonumber(redis.call('GET', KEYS[3]) or 0)
+if held > 0 and redis.call('XLEN', KEYS[1]) == 0 then
+  held = 0 -- the stream was emptied by hand: no commit will ever give back what it had held
+end
 local known = state[3] and string.sub(state[3], 1, #mark) == mark and string.sub(state[3], #mark + 1)
 
 -- The id under which a slot's batch entered; nil where none is remembered.
@@ -61,7 +64,8 @@ local function enter()
   local id = redis.call('XADD', KEYS[1], '*', 'payload', payload, 'incarnation', incarnation, 'seq', ARGV[3],
     'digest', digest, 'rows', ARGV[5], 'week', ARGV[6], 'expanded', ARGV[10], 'again', ARGV[11])
   redis.call('HSET', KEYS[2], slot, mark .. digest .. id)
-  held = redis.call('INCRBY', KEYS[3], #payload)
+  held = held + #payload
+  redis.call('SET', KEYS[3], whole(held))
 end
 
 if seq < accepted then
