@@ -28,11 +28,16 @@ def first_seq_of(path: Path) -> int:
 
 
 def segment_paths(folder: Path) -> list[Path]:
-    """The segments of a spool, in order; none when it cannot be listed."""
-    with contextlib.suppress(OSError):
+    """The segments of a spool, in order; none where the folder is not there.
+
+    Raises:
+        OSError: it cannot be listed now: what is in it is not known.
+    """
+    try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
-        return [folder / name for name in sorted(names) if name.removesuffix(SUFFIX).isdecimal()]
-    return []
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in sorted(names) if name.removesuffix(SUFFIX).isdecimal()]
 
 
 class OpenSegment:

@@ -1,7 +1,8 @@
 """The sender's side of a spool: frames in order, holes declared, whole segments given back once they are durable.
 
 Promises: it always starts, whatever the disk did to the files; what it yields is what was appended, byte for byte;
-it never deletes what is not durable; it never writes where the owner appends while the owner lives.
+it never deletes what is not durable; it never writes where the owner appends while the owner lives; what the disk
+cannot say for a moment is an error, never an absence.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from rankscope.spool._disk import first_seq_of, segment_paths
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._evidence import keep, keep_file, outlive
 from rankscope.spool._frames import Frame, header_bytes, header_of
-from rankscope.spool._head import FILE, SpoolHead
+from rankscope.spool._head import SpoolHead
 from rankscope.spool._locks import FolderLock
 from rankscope.spool._segments import ReadSegment
 from rankscope.spool._standing import Standing
@@ -42,13 +43,13 @@ class SpoolReader:
         folder: The spool's folder.
 
     Raises:
-        SpoolError: it is no spool.
+        SpoolError: it is no spool, or cannot be read now.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.head = _head_of(folder)
-        self._standing = Standing.read(folder)
+        self._standing = _standing_of(folder)
         self._open: dict[Path, ReadSegment] = {}
         self._faults: dict[str, tuple[str, ...]] = {}
         self._end_seq = 0
@@ -113,19 +114,19 @@ class SpoolReader:
 
     @property
     def base(self) -> int:
-        """The lowest seq held; the end when none is."""
+        """The lowest seq held; the end when none is; OSError where that cannot be read now."""
         frame = self.next(0)
         return self.end_seq if frame is None else frame.seq
 
     @property
     def end_seq(self) -> int:
-        """The seq behind the last batch that is there, or that was."""
+        """The seq behind the last batch that is there, or that was; OSError where that cannot be read now."""
         self._look_at_end()
         return max(self._end_seq, self.durable)
 
     @property
     def is_ended(self) -> bool:
-        """Whether the batch that the owner marked as its last is there."""
+        """Whether the batch that the owner marked as its last is there; OSError where that cannot be read now."""
         self._look_at_end()
         return self._is_ended
 
@@ -146,6 +147,9 @@ class SpoolReader:
         Returns:
             None: nothing yet. A batch with a higher seq than asked for: those before it were never appended,
             or are damaged (`recover` says which).
+
+        Raises:
+            OSError: what is there cannot be read now; it is not known whether there is anything.
         """
         for segment in self._open.values():
             if segment.first_seq <= seq < self._end_seq:
@@ -167,6 +171,9 @@ class SpoolReader:
         """Read all that is held, and say what is missing of it; says so again as long as it lies there.
 
         Where the owner is gone, what lies behind its last whole frame is cut off, a copy of it kept in `bad/`.
+
+        Raises:
+            OSError: what is there cannot be read now.
         """
         found: list[Damage] = []
         expected, emitted = 0, Counter[str]()
@@ -185,7 +192,11 @@ class SpoolReader:
         return found
 
     def free_below(self, seq: int) -> int:
-        """Delete the segments whose batches are all below `seq`; returns how many went."""
+        """Delete the segments whose batches are all below `seq`; returns how many went.
+
+        Raises:
+            OSError: the spool cannot be listed now.
+        """
         paths = segment_paths(self.folder)
         gone = [path for path, behind in pairwise(paths) if first_seq_of(behind) <= seq]
         if not gone:
@@ -225,20 +236,33 @@ class SpoolReader:
         return self._standing.counted, self._standing.emitted
 
     def remove(self) -> bool:
-        """Remove the spool; False, and nothing happens, while its owner lives or something is not durable."""
-        if not self.owner_is_gone or self.durable < self.end_seq:
+        """Remove the spool.
+
+        Returns:
+            False, and nothing happens, while its owner lives, something is not durable, or the disk does not say.
+        """
+        try:
+            if not self.owner_is_gone or self.durable < self.end_seq:
+                return False
+            self._keep_damaged()
+            # At one stroke: half a spool would be taken for one with holes, or without its last word.
+            gone = self.folder.with_name(f".{self.head.incarnation.hex()}.{os.getpid()}")
+            shutil.rmtree(gone, ignore_errors=True)
+            self.folder.rename(gone)
+        except OSError:
             return False
-        for path in segment_paths(self.folder):
-            self._drop(path)
-        outlive(self.folder)
-        # The head goes last: a folder without it is no spool.
-        for entry in list(os.scandir(self.folder)):
-            if entry.name != FILE:
-                _remove(Path(entry.path))
-        with contextlib.suppress(OSError):
-            (self.folder / FILE).unlink(missing_ok=True)
-            self.folder.rmdir()
+        for path in list(self._open):
+            self._forget(path)
+        shutil.rmtree(gone, ignore_errors=True)
         return True
+
+    def _keep_damaged(self) -> None:
+        for segment in self._open.values():
+            self._note_faults(segment)
+        for path in segment_paths(self.folder):
+            if path.name in self._faults:
+                keep(self.folder, path.name, data=path.read_bytes())
+        outlive(self.folder)
 
     def _look_at_end(self) -> None:
         """Read the last segment that has a frame as far as it goes."""
@@ -264,7 +288,7 @@ class SpoolReader:
             segment = None
         try:
             segment = segment or ReadSegment(path, self.head.incarnation)
-        except OSError:
+        except FileNotFoundError:  # freed meanwhile; any other error says nothing of what is there
             return None
         self._open[path] = segment  # the one used last is at the end
         while len(self._open) > OPEN_SEGMENTS:
@@ -315,13 +339,20 @@ class SpoolReader:
         """Cut what lies behind the last whole frame of a spool that nobody appends to."""
         for path in segment_paths(self.folder)[-1:]:
             segment = self._segment(path)
-            if segment is None or segment.size <= segment.end:
+            if segment is None or segment.is_failing or segment.size <= segment.end:
                 continue
             with contextlib.suppress(OSError):
                 tail = segment.tail()
                 if tail.strip(b"\0"):
                     keep(self.folder, f"{path.stem}.tail", data=tail)
                 os.truncate(path, segment.end)
+
+
+def _standing_of(folder: Path) -> Standing:
+    try:
+        return Standing.read(folder)
+    except OSError as error:
+        raise SpoolError(f"{folder} cannot be read now: {error.strerror or error}") from error
 
 
 def _head_of(folder: Path) -> SpoolHead:
@@ -345,11 +376,3 @@ def _head_of_batches(folder: Path) -> SpoolHead | None:
             if frame is not None:
                 return SpoolHead.of_header(header_of(header_bytes(frame.payload)))
     return None
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()

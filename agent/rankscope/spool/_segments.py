@@ -1,6 +1,8 @@
 """One segment as it is read: whole frames only, whatever lies between them."""
 
+import errno
 import os
+import time
 from bisect import bisect_left
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from rankscope.spool._frames import (
 )
 
 PAGE = 4_096
+FAILING_S = 30.0
+"""How long a read error is taken for one that passes: a path that fails over, a server that restarts."""
+
 MAX_FAULTS = 20
 """Words kept of one segment."""
 
@@ -48,6 +53,7 @@ class ReadSegment:
         self._offsets: list[int] = []
         self._end = 0
         self._is_begun = False
+        self._failing_since = float("inf")
         self.last: tuple[int, bool] | None = None
         self.faults: list[str] = []
 
@@ -74,7 +80,11 @@ class ReadSegment:
         return os.fstat(self._descriptor).st_size
 
     def tail(self) -> bytes:
-        """What lies behind the last frame that was found."""
+        """What lies behind the last frame that was found.
+
+        Raises:
+            OSError: the disk cannot read it now.
+        """
         return self._bytes(self._end, max(0, self.size - self._end))
 
     def read(self, seq: int, *, is_closed: bool) -> Frame | None:
@@ -86,6 +96,9 @@ class ReadSegment:
 
         Returns:
             None: none so far.
+
+        Raises:
+            OSError: the disk cannot read it now.
         """
         while True:
             place = bisect_left(self._seqs, seq)
@@ -146,10 +159,17 @@ class ReadSegment:
             self.faults.append(fault)
 
     def _bytes(self, offset: int, length: int) -> bytes:
-        """So many bytes, fewer at the end of the file; zeros where the disk cannot read them."""
+        """So many bytes, fewer at the end of the file; zeros where the disk has failed to read them for long.
+
+        Raises:
+            OSError: the disk cannot read them now.
+        """
         try:
             return os.pread(self._descriptor, length, offset)
         except OSError as error:
+            self._failing_since = min(self._failing_since, time.monotonic())
+            if error.errno != errno.EIO or time.monotonic() - self._failing_since < FAILING_S:
+                raise
             self._note(f"{length} bytes at {offset}: {error.strerror}")
             return b"".join(self._page(place, end=offset + length) for place in range(offset, offset + length, PAGE))
 
@@ -159,6 +179,11 @@ class ReadSegment:
             return os.pread(self._descriptor, length, offset)
         except OSError:
             return bytes(length)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the disk could not read some of it."""
+        return self._failing_since != float("inf")
 
     def _follows(self, frame: Frame) -> bool:
         return frame.seq >= self.first_seq and (not self._seqs or frame.seq > self._seqs[-1])

@@ -18,11 +18,17 @@ def spools(root: Path) -> list[Path]:
     """The folders of the spools below a root, oldest process start first; none where there is no root.
 
     Folders that were staged out are named `<node>-<incarnation>`, others `<incarnation>`.
+
+    Raises:
+        SpoolError: the root cannot be listed now: what is in it is not known.
     """
-    with contextlib.suppress(OSError):
+    try:
         found = [Path(entry.path) for entry in os.scandir(root) if _is_spool(entry)]
-        return sorted(found, key=lambda folder: (folder.name[-HEX:], folder.name))
-    return []
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise SpoolError(f"{root} cannot be listed: {error.strerror or error}; is it yours, and readable?") from error
+    return sorted(found, key=lambda folder: (folder.name[-HEX:], folder.name))
 
 
 def _is_spool(entry: "os.DirEntry[str]") -> bool:
@@ -51,12 +57,16 @@ def stage_out(root: Path, target: Path) -> list[Path]:
     staged: list[Path] = []
     for folder in spools(root):
         reader = SpoolReader(folder)
+        place = target / f"{reader.head.node}-{reader.head.incarnation.hex()}"
         try:
-            if reader.durable >= reader.end_seq:
-                continue
-            place = target / f"{reader.head.node}-{reader.head.incarnation.hex()}"
-            _copy_spool(reader, place)
-            staged.append(place)
+            if reader.durable < reader.end_seq:
+                _copy_spool(reader, place)
+                staged.append(place)
+        except OSError as error:
+            raise SpoolError(
+                f"{folder} cannot be staged out to {place}: {error.strerror or error}; "
+                "is the folder there, with space, and yours?"
+            ) from error
         finally:
             reader.close()
     return staged
@@ -65,17 +75,11 @@ def stage_out(root: Path, target: Path) -> list[Path]:
 def _copy_spool(reader: SpoolReader, place: Path) -> None:
     paths = segment_paths(reader.folder)
     closed = paths if reader.owner_is_gone else paths[:-1]
-    try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The head last: a folder without it is not taken for a spool.
-        for path in [*closed, reader.folder / STANDING, reader.folder / FILE]:
-            _copy(path, place / path.name)
-        sync_folder(place)
-    except OSError as error:
-        raise SpoolError(
-            f"{reader.folder} cannot be staged out to {place}: {error.strerror or error}; "
-            "is the folder there, with space, and yours?"
-        ) from error
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The head last: a folder without it is not taken for a spool.
+    for path in [*closed, reader.folder / STANDING, reader.folder / FILE]:
+        _copy(path, place / path.name)
+    sync_folder(place)
 
 
 def _copy(source: Path, target: Path) -> None:

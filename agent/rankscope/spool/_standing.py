@@ -1,5 +1,6 @@
 """How far a spool is delivered: written by its sender, read by its owner."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,13 +31,17 @@ class Standing:
 
     @classmethod
     def read(cls, folder: Path) -> "Standing":
-        """What the file says; nothing delivered when it says nothing that can be read."""
+        """What the file says; nothing delivered when it is not there, or says nothing that can be understood.
+
+        Raises:
+            OSError: it cannot be read now.
+        """
         try:
             values = cast("dict[str, object]", json.loads((folder / FILE).read_text()))
             emitted = cast("dict[str, object]", values["emitted"])
             accepted, durable, counted = (int(str(values[name])) for name in ("accepted", "durable", "counted"))
             return cls(accepted, durable, counted, {section: int(str(rows)) for section, rows in emitted.items()})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
             return cls()
 
     def _fields(self) -> dict[str, object]:
@@ -76,5 +81,7 @@ class Watched:
             return self._standing
         seen = (found.st_mtime_ns, found.st_ino)
         if seen != self._seen:
-            self._seen, self._standing = seen, Standing.read(self._folder)
+            with contextlib.suppress(OSError):  # the one seen last, until it can be read
+                self._standing = Standing.read(self._folder)
+                self._seen = seen
         return self._standing

@@ -268,8 +268,12 @@ class SpoolWriter:
         if not anew and now - self._looked_at < LOOK_S:
             return
         self._looked_at = now
+        try:
+            paths = segment_paths(self.folder)
+        except OSError:
+            return
         held = 0
-        for path in segment_paths(self.folder):
+        for path in paths:
             with contextlib.suppress(OSError):
                 held += path.stat().st_size
         if self._segment is not None and self._segment.room:

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope.spool import Damage, SpoolReader, _segments, _writer
+from rankscope.spool import Damage, SpoolReader, _segments, _writer, spools
 from rankscope.spool._frames import FRAME_HEAD, SEGMENT_HEAD
 from tests.agent.spool.sources import Source, assert_true_to, frames, spooled
 
@@ -142,6 +143,7 @@ def test_a_place_that_the_disk_cannot_read_costs_the_batches_it_holds(
     path, place = specimen.places[5]
     read = os.pread
     monkeypatch.setattr(_segments, "PAGE", 16)
+    monkeypatch.setattr(_segments, "FAILING_S", 0.0)
 
     def failing(descriptor: int, length: int, offset: int, /) -> bytes:
         is_there = os.path.samestat(os.fstat(descriptor), path.stat())
@@ -265,3 +267,59 @@ def test_a_standing_that_cannot_be_read_says_nothing_delivered(specimen: Specime
 
     assert (reader.accepted, reader.durable, reader.recover()) == (0, 0, [])
     reader.close()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ESTALE, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("call", ["open", "pread", "scandir"])
+def test_what_the_disk_cannot_say_for_a_moment_is_no_absence(
+    code: int, call: str, specimen: Specimen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SpoolReader(specimen.folder)
+    reader.note_standing(5, 5)
+
+    def failing(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, failing)
+        for ask in (lambda: reader.next(5), lambda: reader.end_seq, lambda: reader.is_ended, reader.recover):
+            with pytest.raises(OSError, match=os.strerror(code)):
+                ask()
+        assert not reader.remove()
+
+    assert reader.recover() == []
+    assert [frame.seq for frame in frames(reader)] == list(range(COUNT))
+    assert (reader.end_seq, reader.is_ended) == (COUNT, True)
+    reader.note_standing(COUNT, COUNT)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, failing)
+        assert not SpoolReader.remove(reader)
+    assert specimen.folder.exists()
+    assert reader.remove()
+    reader.close()
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_a_sender_killed_while_it_removes_a_spool_leaves_none_or_all_of_it(
+    moment: int, specimen: Specimen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SpoolReader(specimen.folder)
+    reader.note_standing(COUNT, COUNT)
+    calls: list[object] = []
+
+    def killed(*arguments: object, **_: object) -> None:
+        calls.append(arguments)
+        if len(calls) > moment:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        reader.remove()
+    reader.close()
+
+    left = spools(specimen.folder.parent)
+    assert left == ([] if moment else [specimen.folder])
+    for folder in left:
+        again = SpoolReader(folder)
+        assert (again.end_seq, again.is_ended, again.recover()) == (COUNT, True, [])
+        again.close()
