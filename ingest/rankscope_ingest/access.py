@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 
 from rankscope_ingest import metrics
-from rankscope_ingest.errors import Busy, Denied, Idle, IngestError, Unauthenticated
+from rankscope_ingest.errors import Busy, Denied, Idle, IngestError, Refused, Unauthenticated
 from rankscope_ingest.statuses import abort
 from rankscope_proto.keys import KeyRing, Principal, Scope, bearer
 
@@ -164,6 +164,17 @@ class Caller:
             error = Denied(f"project {project!r} is unknown to the key {self.counted_as}")
             self._gate.say(error, peer=self._peer)
             raise error
+
+    async def only(self, requests: AsyncIterator[bytes]) -> bytes:
+        """The one request of a call.
+
+        Raises:
+            Refused: The call ended without one.
+            Idle: It did not come within `SILENCE_S`.
+        """
+        async for request in self.watched(requests):
+            return request
+        raise Refused("request", "the call ended without one")
 
     async def watched(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The requests of a stream, while its key is valid and it is not silent.

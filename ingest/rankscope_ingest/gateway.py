@@ -124,10 +124,14 @@ def _key_ring(path: Path | None) -> KeyRing | None:
 
 
 def _add_services(server: grpc.aio.Server, ingest: IngestService, *, control: ControlService) -> None:
-    """Adds `Ingest` and `Control` without deserialisers and serialisers: bytes in, bytes out."""
+    """Adds `Ingest` and `Control` without deserialisers and serialisers: bytes in, bytes out.
+
+    Also a call with one request gets it as a stream, which is the same on the wire: gRPC would read the whole body,
+    however slowly it comes, before the call is counted.
+    """
     ingest_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "Push": grpc.unary_unary_rpc_method_handler(ingest.push),
-        "Stand": grpc.unary_unary_rpc_method_handler(ingest.stand),
+        "Push": grpc.stream_unary_rpc_method_handler(ingest.push),
+        "Stand": grpc.stream_unary_rpc_method_handler(ingest.stand),
         "Stream": grpc.stream_stream_rpc_method_handler(ingest.stream),
     }
     control_methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {

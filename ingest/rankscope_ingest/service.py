@@ -110,11 +110,11 @@ class IngestService:
         self._budget = budget
         self._now_ns = now_ns
 
-    async def push(self, request: bytes, context: Context) -> bytes:
+    async def push(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Ingest.Push: one batch, one acknowledgement or status."""
         try:
             with self._gate.entered(context) as caller:
-                stand = await self._accept(request, caller)
+                stand = await self._accept(await caller.only(requests), caller)
             if stand.outcome is Outcome.NO_ROOM:
                 raise Busy("the broker's budget is full; is the writer running?", retry_after_ms=NO_ROOM_RETRY_MS)
             return self._ack(stand)
@@ -134,11 +134,11 @@ class IngestService:
         except Exception as error:  # noqa: BLE001 # as in push
             await abort(context, error)
 
-    async def stand(self, request: bytes, context: Context) -> bytes:
+    async def stand(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Ingest.Stand: where senders stand, in the order asked for."""
         try:
             with self._gate.entered(context) as caller:
-                senders = _senders(request)
+                senders = _senders(await caller.only(requests))
                 for sender in senders:
                     caller.must_have(sender.project)
                 stands = await self._look_up(senders)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -62,3 +63,15 @@ async def test_hundreds_of_silent_streams_hold_nobody_up_and_are_closed(
 
     assert outcomes == [Ack.OUTCOME_ACCEPTED] * 20
     assert codes == {grpc.StatusCode.UNAVAILABLE}
+
+
+async def test_a_push_whose_batch_never_comes_is_ended(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "SILENCE_S", 0.1)
+
+    async with running(broker) as address, reached(address) as channel:
+        waiting: Any = cast("Any", channel).stream_unary("/rankscope.v1.Ingest/Push")(timeout=20)
+        ended: Any = cast("Any", channel).stream_unary("/rankscope.v1.Ingest/Push")(timeout=20)
+        await ended.done_writing()
+        codes = [await waiting.code(), await ended.code()]
+
+    assert codes == [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT]
