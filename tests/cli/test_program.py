@@ -14,7 +14,7 @@ from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
 
 OURS = ("up", "demo", "run", "agent", "drain", "wait", "query", "runs", "trace", "rm", "doctor", "version")
-GROUPS = ("keys",)
+GROUPS = ("dlq", "keys")
 OF_KEYS = ("keys create", "keys ls", "keys revoke")
 OF_RANK_3 = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}
 TIERS = ("gateway", "writer", "query-service", "migrate")
