@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import typer
 from google.protobuf.message import DecodeError
@@ -103,7 +103,12 @@ def discard(
     _each(ids, redis_url, is_all=is_all, as_json=as_json, done="discarded", act=_discard)
 
 
-Act = Callable[[DeadLetters, str, DeadLetter], Awaitable[bool]]
+class Act(Protocol):
+    """What is done with one batch; whether it was."""
+
+    def __call__(self, letters: DeadLetters, letter_id: str, *, letter: DeadLetter) -> Awaitable[bool]:
+        """Does it."""
+        ...
 
 
 def _each(ids: list[str] | None, redis_url: str, *, is_all: bool, as_json: bool, done: str, act: Act) -> None:
@@ -123,15 +128,15 @@ async def _act(letters: DeadLetters, ids: Iterable[str], *, is_all: bool, act: A
     acted: list[str] = []
     left: list[str] = []
     for letter_id, letter in chosen:
-        (acted if await act(letters, letter_id, letter) else left).append(letter_id)
+        (acted if await act(letters, letter_id, letter=letter) else left).append(letter_id)
     return acted, left
 
 
-async def _replay(letters: DeadLetters, letter_id: str, letter: DeadLetter) -> bool:
+async def _replay(letters: DeadLetters, letter_id: str, *, letter: DeadLetter) -> bool:
     return letter.stage is not Stage.CONFLICT and await letters.replay(letter_id, letter)
 
 
-async def _discard(letters: DeadLetters, letter_id: str, letter: DeadLetter) -> bool:
+async def _discard(letters: DeadLetters, letter_id: str, *, letter: DeadLetter) -> bool:
     return await letters.drop(letter_id, letter)
 
 

@@ -78,7 +78,7 @@ class Source(Protocol):
         """The insert begun with entries of a shard, and its writer."""
         ...
 
-    async def commit(self, writer: str, shard: int, entries: Sequence[Entry], *, fence: int) -> int:
+    async def commit(self, writer: str, shard: int, *, entries: Sequence[Entry], fence: int) -> int:
         """Forgets durable entries of a shard."""
         ...
 
@@ -291,7 +291,7 @@ class Mover:
         for shard, part in Group(tuple(entries)).by_shard().items():
             if shard not in fences:
                 continue
-            commit = partial(self._source.commit, self._shards.writer, shard, part, fence=fences[shard])
+            commit = partial(self._source.commit, self._shards.writer, shard, entries=part, fence=fences[shard])
             try:
                 _say_set_back(shard, await patiently(commit))
             except LeaseLost as lost:

@@ -85,17 +85,16 @@ async def look(tables: Tables, entries: Sequence[Entry]) -> list[Found]:
 
 async def _look(tables: Tables, entries: Sequence[Entry]) -> list[Found]:
     expected = [Expected.of(entry) for entry in entries]
-    found = {
-        table: await _counts(tables, table, list(zip(entries, expected, strict=True))) for table in _tables(expected)
-    }
-    return [_judge(entry, wanted, found) for entry, wanted in zip(entries, expected, strict=True)]
+    pairs = list(zip(entries, expected, strict=True))
+    found = {table: await _counts(tables, table, pairs=pairs) for table in _tables(expected)}
+    return [_judge(entry, wanted, found=found) for entry, wanted in pairs]
 
 
 def _tables(expected: Iterable[Expected | None]) -> list[str]:
     return sorted({table for wanted in expected if wanted for table in wanted.rows})
 
 
-def _judge(entry: Entry, wanted: Expected | None, found: Mapping[str, Mapping[tuple[str, int], int]]) -> Found:
+def _judge(entry: Entry, wanted: Expected | None, *, found: Mapping[str, Mapping[tuple[str, int], int]]) -> Found:
     if wanted is None:
         return Found.NONE
     key = (entry.incarnation.hex(), entry.seq)
@@ -106,7 +105,7 @@ def _judge(entry: Entry, wanted: Expected | None, found: Mapping[str, Mapping[tu
 
 
 async def _counts(
-    tables: Tables, table: str, pairs: Sequence[tuple[Entry, Expected | None]]
+    tables: Tables, table: str, *, pairs: Sequence[tuple[Entry, Expected | None]]
 ) -> dict[tuple[str, int], int]:
     asked = [(entry, wanted) for entry, wanted in pairs if wanted and table in wanted.rows]
     incarnations = ", ".join(sorted({f"unhex('{entry.incarnation.hex()}')" for entry, _ in asked}))

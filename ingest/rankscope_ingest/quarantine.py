@@ -168,7 +168,7 @@ def _sealed(lost: Batch) -> int:
 def _statement(lost: Batch, entry: Entry) -> Batch:
     rows = _rows(lost)
     message = Batch(strings=["", GapCause.QUARANTINED.value, "the store could not parse the batch", *rows])
-    _head(message, lost, entry)
+    _head(message, lost, incarnation=_incarnation(lost, entry))
     message.header.emitted_gaps = len(rows)
     message.received = _sealed(lost)
     gaps = message.gaps
@@ -188,7 +188,7 @@ def _statement(lost: Batch, entry: Entry) -> Batch:
     return message
 
 
-def _head(message: Batch, lost: Batch, entry: Entry) -> None:
+def _head(message: Batch, lost: Batch, *, incarnation: bytes) -> None:
     header, of_lost = message.header, lost.header
     header.schema_version = SCHEMA_VERSION
     header.project, header.run_id, header.node = of_lost.project, of_lost.run_id, of_lost.node
@@ -196,6 +196,6 @@ def _head(message: Batch, lost: Batch, entry: Entry) -> None:
     header.process_role = ProcessRole.SERVER.code
     header.rank, header.local_rank, header.world_size = of_lost.rank, of_lost.local_rank, of_lost.world_size
     header.worker_index, header.parent_rank = of_lost.worker_index, of_lost.parent_rank
-    header.incarnation = _incarnation(lost, entry)
+    header.incarnation = incarnation
     header.sealed = _sealed(lost)
     header.week = week_of(_sealed(lost), now_ns=_sealed(lost))

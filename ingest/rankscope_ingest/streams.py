@@ -194,7 +194,7 @@ class Streams:
         manifest = Manifest.parse(text) if isinstance(text, bytes) else None
         return (writer, manifest) if manifest and manifest.token == token else None
 
-    async def commit(self, writer: str, shard: int, entries: Sequence[Entry], *, fence: int) -> int:
+    async def commit(self, writer: str, shard: int, *, entries: Sequence[Entry], fence: int) -> int:
         """Forgets durable entries of a shard and moves their senders' durable watermarks; safe to repeat.
 
         Args:

@@ -79,7 +79,7 @@ async def test_a_manifest_is_found_by_its_shards_until_all_are_committed(
     await leased.begin(group)
 
     found = await leased.streams.manifest(SHARD)
-    await leased.streams.commit(leased.name, SHARD, group.by_shard()[SHARD], fence=leased.fences[SHARD])
+    await leased.streams.commit(leased.name, SHARD, entries=group.by_shard()[SHARD], fence=leased.fences[SHARD])
     after_one = (await leased.streams.manifest(SHARD), await leased.streams.manifest(SHARD + 1))
     await leased.streams.forget(leased.name, group)
     still_there = await leased.streams.manifest(SHARD + 1)

@@ -150,7 +150,7 @@ class Leased:
         """Commits a group; incarnations set back."""
         return sum(
             [
-                await self.streams.commit(self.name, shard, entries, fence=self.fences[shard])
+                await self.streams.commit(self.name, shard, entries=entries, fence=self.fences[shard])
                 for shard, entries in group.by_shard().items()
             ]
         )
