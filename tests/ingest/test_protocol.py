@@ -38,19 +38,19 @@ class Agent:
     """One spool and its window.
 
     Args:
-        is_copy: Whether the spool is a copy: another agent may have sent each batch before.
+        is_copied: Whether the spool has a copy: another agent may have sent each batch before.
         says_again: Whether it says so where a batch may have been accepted before.
     """
 
     def __init__(
-        self, number: int, buffer: Buffer, *, rng: random.Random, is_copy: bool = False, says_again: bool = True
+        self, number: int, buffer: Buffer, *, rng: random.Random, is_copied: bool = False, says_again: bool = True
     ) -> None:
         self._says_again = says_again
         self.incarnation = bytes([number]) * 16
         self._buffer = buffer
         self._rng = rng
         self._idle = 0
-        self.window = Window(Stand(0, 0), again_below=BATCHES if is_copy else 0)
+        self.window = Window(Stand(0, 0), again_below=BATCHES if is_copied else 0)
 
     @property
     def is_done(self) -> bool:
@@ -148,7 +148,7 @@ class Store:
     async def _commit(self) -> None:
         entries, self._inserted = self._inserted, []
         try:
-            await self._streams.commit(self._who.id, SHARD, entries, fence=self._fence)
+            await self._streams.commit(self._who.id, SHARD, entries=entries, fence=self._fence)
             self._after = entries[-1].place.id
         except LeaseLost:
             await self.become_doubtful()
@@ -239,8 +239,9 @@ async def courses(bench: Bench, seeds: range, *, says_again: bool = True, looks:
         rng = random.Random(seed)
         store = Store(bench.streams, rng, looks=looks)
         agents = [Agent(number, bench.buffer, rng=rng, says_again=says_again) for number in range(1, SENDERS + 1)]
-        if rng.random() < 0.3:  # a copy of a spool is drained beside the spool itself
-            agents.append(Agent(1, bench.buffer, rng=rng, is_copy=True, says_again=says_again))
+        if rng.random() < 0.3:  # a copy of a spool is drained beside the spool itself, and both know that there are two
+            agents[0] = Agent(1, bench.buffer, rng=rng, is_copied=True, says_again=says_again)
+            agents.append(Agent(1, bench.buffer, rng=rng, is_copied=True, says_again=says_again))
         with bench.broker.client() as client:
             client.flushall()
             await store.become_doubtful()
