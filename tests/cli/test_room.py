@@ -1,13 +1,18 @@
 """What `rankscope doctor` says of room: the store's tables and disk, the spools that wait."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rankscope import _spooling
+from rankscope.cli._health import environment_report
 from rankscope.cli._storage import sized, storage_lines
+from rankscope.up import DataFolder
 from tests.cli.programs import rankscope
 from tests.ground.stacks import Stack, clean_environ
 
@@ -71,3 +76,34 @@ def test_doctor_tells_of_spools_that_wait(tmp_path: Path) -> None:
     assert (waiting["waiting"], waiting["path"]) == (1, str(tmp_path / "spool"))
     assert waiting["bytes"] > 0
     assert "spools     1 spool with " in said
+
+
+def test_doctor_looks_where_ranks_put_their_spools_when_the_home_is_on_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, mounts = tmp_path / "home", tmp_path / "mounts"
+    home.mkdir()
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 disk rw\n2 1 0:2 / {home} rw - nfs4 server:/home rw\n")
+    monkeypatch.setattr(_spooling, "MOUNTS", mounts)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    spools = environment_report(DataFolder(home), None)["spools"]
+
+    assert spools["path"] == str(tmp_path / f"rankscope-{os.getuid()}" / "spool")
+    assert spools["waiting"] == 0
+
+
+def test_doctor_fails_where_no_spool_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    answer = rankscope("doctor", "--json", home=tmp_path, environ={"RANKSCOPE_SPOOL": str(tmp_path / "file")})
+
+    assert answer.status == 1
+    assert "no spool can be made" in answer.json["environment"]["spools"]["problem"]
+
+
+def test_doctor_makes_no_folder(tmp_path: Path) -> None:
+    rankscope("doctor", home=tmp_path / "new")
+
+    assert not (tmp_path / "new").exists()

