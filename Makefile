@@ -67,7 +67,7 @@ test-clickhouse: install ## the store's tests against the server at RANKSCOPE_TE
 	$(BIN)/pytest -m clickhouse $(PYTEST_ARGS)
 
 chaos: install ## kill, cut and empty while data flows, then the defects that must be found (MINUTES=5 SEED=7)
-	CHAOS_MINUTES="$(MINUTES)" CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -p no:randomly $(PYTEST_ARGS)
+	CHAOS_MINUTES="$(MINUTES)" CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -p no:randomly -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 coverage: install ## the lines no default test runs, after `make test`
 	$(BIN)/coverage report

@@ -66,7 +66,7 @@ class Tally:
 
 
 class Chaos:
-    """Breaks a site by a plan.
+    """Breaks a site by a plan; each kind of process is as likely as any other.
 
     Args:
         site: With all its tiers running.
@@ -98,14 +98,15 @@ class Chaos:
         return self.tally
 
     def _kill_one(self) -> None:
-        names = sorted(self._victims)
-        self._random.shuffle(names)
-        for name in names:
-            if time.monotonic() - self._born[name] > SETTLED_S:
-                self._victims[name]()
-                self.tally.kills[name.split("-")[0]] += 1
-                self._born[name] = time.monotonic()
-                return
+        now = time.monotonic()
+        names = [name for name in sorted(self._victims) if now - self._born[name] > SETTLED_S]
+        if not names:
+            return
+        kind = self._random.choice(sorted({_kind(name) for name in names}))
+        name = self._random.choice([name for name in names if _kind(name) == kind])
+        self._victims[name]()
+        self.tally.kills[kind] += 1
+        self._born[name] = time.monotonic()
 
     def _kill_part(self, name: str) -> None:
         part = self._parts[name]
@@ -131,3 +132,7 @@ class Chaos:
         except redis.RedisError:
             return  # it is down: the next fault comes soon
         self.tally.flushes += 1
+
+
+def _kind(name: str) -> str:
+    return name.split("-")[0]

@@ -136,6 +136,8 @@ class Site:
                 part.resume()
             else:
                 part.start()
+        if (gateway := self.parts.get("gateway")) is not None:
+            gateway.child.await_that(lambda: answers(self._gateway_port), what="listen")
 
     def _is_migrated(self) -> bool:
         return bool(self.store.client.command("EXISTS TABLE landing_probe"))
