@@ -8,7 +8,7 @@ from typing import Protocol
 from rankscope._agent_start import agent_environment, start_agent
 from rankscope._attach import Attachment
 from rankscope._identity import Identity
-from rankscope._settings import Settings
+from rankscope._settings import SETTINGS, Settings
 
 
 class Delivery(Protocol):
@@ -73,4 +73,6 @@ def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...
 
 def _starting(settings: Settings) -> Callable[[], None]:
     environ = agent_environment(os.environ, settings)
+    # Keys lie beside the batches they belong to: one in the agent's environment would be tried for other runs' too.
+    environ.pop(SETTINGS["key"].variable, None)
     return lambda: start_agent(settings.spool_root, environ)

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import TypedDict, Unpack
 
 from rankscope import _current, _discovery
@@ -18,6 +17,7 @@ from rankscope._delivery import Delivery, deliver
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._labels import text_of
+from rankscope._plaintext import refuse_plaintext_key
 from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
 from rankscope._run import Run
@@ -29,8 +29,6 @@ from rankscope._voice import say
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter
 from rankscope_proto.identity import uuid7
-
-_TLS = "https://"
 
 
 class SettingArguments(TypedDict, total=False):
@@ -128,7 +126,9 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     if settings.mode == "disabled":
         return _unrecorded(settings, info=info, why="nothing is recorded: RANKSCOPE_MODE is disabled" if says else "")
     endpoints = _endpoints(settings)
-    _refuse_plaintext_key(settings, endpoints)
+    # Whoever sends refuses it too, in another process and later: here is where somebody reads it.
+    for endpoint in endpoints if settings.key is not None else ():
+        refuse_plaintext_key(endpoint, is_insecure=settings.insecure)
     agreed = _agreed(settings, place)
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
     try:
@@ -190,24 +190,6 @@ def _endpoints(settings: Settings) -> tuple[str, ...]:
         return settings.endpoint
     found = _discovery.read(settings.home)
     return () if found is None else (found.gateway,)
-
-
-def _refuse_plaintext_key(settings: Settings, endpoints: tuple[str, ...]) -> None:
-    # Whoever sends refuses it too, in another process and later: here is where somebody reads it.
-    for endpoint in endpoints if settings.key is not None and not settings.insecure else ():
-        if not endpoint.startswith(_TLS) and not _is_loopback(endpoint):
-            raise ConfigError(
-                f"the API key would go to {endpoint} in plaintext: write {_TLS}{endpoint}, "
-                "or set RANKSCOPE_INSECURE=1 where nobody else is on that network"
-            )
-
-
-def _is_loopback(endpoint: str) -> bool:
-    host = endpoint.rpartition(":")[0].strip("[]")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _identity(settings: Settings, place: Place, *, run_id: str, launch_id: bytes) -> Identity:

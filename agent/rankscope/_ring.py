@@ -21,7 +21,7 @@ WAKE_TEXT = 2 * 1024 * 1024
 """Bytes of long text that wait before it is woken, and that it takes at once."""
 
 CAPACITY_TEXT = 16 * 1024 * 1024
-"""Bytes of long text kept at most: with the sender's window of 16 MiB, the SDK's 32 MiB."""
+"""Bytes of long text kept at most: half of the SDK's 32 MiB, beside the batches that wait for room."""
 
 
 class Ring:

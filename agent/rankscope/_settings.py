@@ -1,7 +1,7 @@
 """What the SDK can be told from outside: every setting once, with its variable, default and meaning.
 
 An argument of `init` wins over the environment, the environment over the default. Nothing else in
-the SDK reads settings from the environment; the rank's own variables are read in `_identity`.
+the SDK reads settings from the environment; the rank's own variables are read in `_rank`.
 """
 
 import re

@@ -15,9 +15,13 @@ from rankscope._home import temporary_folder
 from rankscope._identity import Identity
 from rankscope._settings import Settings
 from rankscope.errors import ConfigError
-from rankscope.spool import SpoolError, SpoolHead, SpoolWriter, refuse_elsewhere
+from rankscope.spool import SpoolError, SpoolHead, SpoolWriter, default_bytes, file_system_of, refuse_elsewhere
 
 MOUNTS = Path("/proc/self/mountinfo")
+
+IN_MEMORY = frozenset({"ramfs", "tmpfs"})
+MEMORY_BYTES = 256 * 1024 * 1024
+"""Bound of a spool that lies in the node's memory, unless somebody gave one: many systems keep /tmp there."""
 
 
 class Rooted(NamedTuple):
@@ -44,7 +48,8 @@ def find_root(settings: Settings) -> Rooted:
             raise ConfigError(str(error)) from error
         elsewhere = replace(settings, spool=_temporary_root())
         _check_root(elsewhere.spool_root, settings)
-        return Rooted(elsewhere, f"{error}. Until then batches lie in {elsewhere.spool}")
+        memory = f", in memory, {MEMORY_BYTES >> 20} MiB a process at most" if _is_memory(elsewhere.spool_root) else ""
+        return Rooted(elsewhere, f"{error}. Until then batches lie in {elsewhere.spool}{memory}")
     return Rooted(settings, "")
 
 
@@ -61,11 +66,14 @@ def make_spool(settings: Settings, identity: Identity) -> SpoolWriter:
     Raises:
         SpoolError: it cannot be made, though it could a moment ago.
     """
+    bound = settings.spool_bytes
+    if bound is None and _is_memory(settings.spool_root):
+        bound = min(MEMORY_BYTES, default_bytes(settings.spool_root))
     return SpoolWriter.create(
         settings.spool_root,
         SpoolHead.of(identity, endpoints=settings.endpoint, created_ns=time.time_ns()),
         key=settings.key,
-        max_bytes=settings.spool_bytes,
+        max_bytes=bound,
         fsync_each=settings.spool_fsync == "always",
         any_file_system=settings.spool_any_fs,
     )
@@ -79,7 +87,7 @@ def discard(writer: SpoolWriter) -> None:
 
 def _check_root(root: Path, settings: Settings) -> None:
     if not settings.spool_any_fs:
-        refuse_elsewhere(root, MOUNTS.read_text() if MOUNTS.exists() else "")
+        refuse_elsewhere(root, _mounts())
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(root, os.W_OK | os.X_OK) or os.statvfs(root).f_flag & os.ST_RDONLY:
@@ -89,6 +97,14 @@ def _check_root(root: Path, settings: Settings) -> None:
             f"no spool can be made in {root}: {error.strerror or error}; "
             "name a folder that you can write with RANKSCOPE_SPOOL"
         ) from error
+
+
+def _is_memory(root: Path) -> bool:
+    return file_system_of(root.resolve(), _mounts())[0] in IN_MEMORY
+
+
+def _mounts() -> str:
+    return MOUNTS.read_text() if MOUNTS.exists() else ""
 
 
 def _temporary_root() -> Path:
