@@ -135,4 +135,4 @@ class Chaos:
 
 
 def _kind(name: str) -> str:
-    return name.split("-")[0]
+    return name.split("-", maxsplit=1)[0]
