@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import grpc
 
-from rankscope._connection import Connection, failure_of
+from rankscope._connection import Connection, Route, failure_of
 from rankscope._host import is_alive, process_space
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError
@@ -148,21 +148,20 @@ class Claim:
 
     def _attended(self) -> str:
         """Attend once; what ended it, "" where the gateway did in order."""
-        endpoint = self._connection.endpoint
         try:
-            self._attend()
-        except grpc.RpcError as error:
-            self._connection.leave(endpoint)
-            return str(failure_of(error, endpoint).error)
+            route = self._connection.route(self._key())
         except ConfigError as error:
             return str(error)
+        try:
+            self._attend(route)
+        except grpc.RpcError as error:
+            self._connection.leave(route.endpoint)
+            return str(failure_of(error, route.endpoint).error)
         return ""
 
-    def _attend(self) -> None:
+    def _attend(self, route: Route) -> None:
         """One stream: the claim, then heartbeats, until it ends."""
-        call = ControlStub(self._connection.channel()).Attach(
-            self._statuses(self._asked), metadata=self._connection.metadata(self._key())
-        )
+        call = ControlStub(route.channel).Attach(self._statuses(self._asked), metadata=route.metadata)
         with self._changed:
             self._call = call
         for command in call:

@@ -77,6 +77,17 @@ def survived_fork() -> bool:
     return _Use.pid in (0, os.getpid())
 
 
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Route(NamedTuple):
+    """One address, the channel to it, and what goes with every call."""
+
+    endpoint: str
+    channel: grpc.Channel
+    metadata: Metadata
+
+
 class Connection:
     """The way to a gateway: one channel to each of its addresses, made when first asked for.
 
@@ -104,47 +115,48 @@ class Connection:
             if self.endpoint == endpoint:
                 self._at = (self._at + 1) % len(self._endpoints)
 
-    def channel(self) -> grpc.Channel:
-        """The channel to the address in use.
-
-        Raises:
-            ConfigError: a certificate cannot be read.
-        """
-        with self._lock:
-            _Use.pid = _Use.pid or os.getpid()
-            endpoint = self.endpoint
-            if endpoint not in self._channels:
-                self._channels[endpoint] = _channel(endpoint, self._access)
-            return self._channels[endpoint]
-
-    def metadata(self, key: str | None = None) -> tuple[tuple[str, str], ...]:
-        """What goes with every call: the key, if there is one.
+    def route(self, key: str | None = None) -> "Route":
+        """The way to the address in use: taken at once, since others may `leave` it meanwhile.
 
         Args:
             key: Instead of the one in `access`.
 
         Raises:
-            ConfigError: the key would cross a network in plaintext.
+            ConfigError: a certificate cannot be read, or the key would cross a network in plaintext; the next
+                call takes the next address.
         """
-        key = key or self._access.key
-        if key is None:
-            return ()
-        endpoint = self.endpoint
-        if not endpoint.startswith(TLS) and not self._access.insecure and not is_loopback(endpoint):
-            raise ConfigError(
-                f"the API key would go to {endpoint} in plaintext: write {TLS}{endpoint}, "
-                "or set RANKSCOPE_INSECURE=1 where nobody else is on that network"
-            )
-        return (("authorization", f"Bearer {key}"),)
+        with self._lock:
+            _Use.pid = _Use.pid or os.getpid()
+            endpoint = self.endpoint
+            try:
+                metadata = _metadata(key or self._access.key, endpoint, is_insecure=self._access.insecure)
+                if endpoint not in self._channels:
+                    self._channels[endpoint] = _channel(endpoint, self._access)
+            except ConfigError:
+                self._at = (self._at + 1) % len(self._endpoints)
+                raise
+            return Route(endpoint, self._channels[endpoint], metadata)
 
     def close(self) -> None:
-        """Drop the channels and end their calls; the next `channel` makes another."""
+        """Drop the channels and end their calls; the next `route` makes another."""
         if os.getpid() != self._pid:
             return
         with self._lock:
             channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.close()
+
+
+def _metadata(key: str | None, endpoint: str, *, is_insecure: bool) -> Metadata:
+    """What goes with every call: the key, if there is one."""
+    if key is None:
+        return ()
+    if not endpoint.startswith(TLS) and not is_insecure and not is_loopback(endpoint):
+        raise ConfigError(
+            f"the API key would go to {endpoint} in plaintext: write {TLS}{endpoint}, "
+            "or set RANKSCOPE_INSECURE=1 where nobody else is on that network"
+        )
+    return (("authorization", f"Bearer {key}"),)
 
 
 def is_loopback(endpoint: str) -> bool:

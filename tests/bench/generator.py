@@ -39,7 +39,7 @@ def main(gateway: str, run: str, kind: str) -> None:
 def push(gateway: str, trainer: Trainer, stop: threading.Event, /) -> None:
     """One rank: a batch after the other, each until it is taken."""
     connection = Connection(gateway)
-    stub = IngestStub(connection.channel())
+    stub = IngestStub(connection.route().channel)
     batch = trainer.next_batch()
     while not stop.is_set():
         pause_s = offered(stub, batch, gateway=gateway)

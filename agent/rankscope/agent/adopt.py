@@ -64,7 +64,7 @@ class Adopted:
     Args:
         folder: The spool's folder.
         connect: The way to a gateway; asked at each attempt.
-        keys: Keys to try behind the spool's own.
+        keys: API keys to try, in order; asked at each attempt; by default the spool's own.
         courier: Carries statements of losses; None: they go beside the spool.
         complaints: Says what goes wrong.
         was_left: Whether it is a large backlog, which makes way for what is live.
@@ -79,7 +79,7 @@ class Adopted:
         folder: Path,
         *,
         connect: Callable[[SpoolReader], Connection],
-        keys: Sequence[str] = (),
+        keys: Callable[[SpoolReader], Sequence[str]] = lambda reader: [reader.key] if reader.key else [],
         courier: Courier | None = None,
         complaints: Complaints | None = None,
         was_left: bool = False,
@@ -92,11 +92,10 @@ class Adopted:
         self._account = Account(reader, courier or Courier(folder.parent))
         mark = SentMark(folder)
         head = reader.head
-        self._keys = tuple(keys)
         self.sender = Sender(
             reader,
             Who(head.project, head.run_id, head.incarnation),
-            way=Way(lambda: connect(reader), self._all_keys, complaints or Complaints()),
+            way=Way(lambda: connect(reader), lambda: keys(reader), complaints or Complaints()),
             window=Window(
                 Stand(reader.accepted, reader.durable),
                 again_below=mark.below(owner_is_gone=reader.owner_is_gone),
@@ -128,10 +127,6 @@ class Adopted:
         """Stop sending; what is not durable stays in the spool."""
         self.sender.close(timeout_s)
         self.reader.close()
-
-    def _all_keys(self) -> Sequence[str]:
-        own = self.reader.key
-        return tuple(dict.fromkeys([*([own] if own else []), *self._keys]))
 
 
 def adopt(folder: Path, *, connect: Callable[[], Connection]) -> Adopted:

@@ -57,7 +57,6 @@ class Carrier:
     Args:
         root: The folder of the spools.
         ways: Where they go.
-        keys: Keys to try behind a spool's own.
         any_file_system: Whether the root may lie on a shared file system.
         complaints: Says what goes wrong.
     """
@@ -67,18 +66,17 @@ class Carrier:
         root: Path,
         ways: Ways,
         *,
-        keys: Sequence[str] = (),
         any_file_system: bool = False,
         complaints: Complaints | None = None,
     ) -> None:
         self.root = root
         self._ways = ways
-        self._keys = tuple(keys)
         self._courier = Courier(root, any_file_system=any_file_system)
         self._complaints = complaints or Complaints()
         self._adopted: dict[Path, Adopted] = {}
         self._left: dict[Path, bool] = {}
         self._moved_at = time.monotonic()
+        self._is_known = False
         self.removed = 0
         self.held_by_others: dict[Path, str] = {}
 
@@ -95,7 +93,8 @@ class Carrier:
     @property
     def is_through(self) -> bool:
         """Whether the store has all there is; what another process sends counts as not there yet."""
-        return not self._left and not self.held_by_others and all(one.sender.is_delivered() for one in self._senders())
+        is_all_begun = self._is_known and not self._left and not self.held_by_others
+        return is_all_begun and all(one.sender.is_delivered() for one in self._senders())
 
     def tick(self) -> None:
         """Look for spools, begin to send them, and remove those that are done; called about once a second."""
@@ -147,7 +146,13 @@ class Carrier:
 
     def _look(self) -> None:
         """Adopt what lives, and remember what does not."""
-        found = set(spools(self.root))
+        try:
+            found = set(spools(self.root))
+        except SpoolError as error:
+            self._complaints.tell(str(error), about=f"list {self.root}")
+            self._is_known = False
+            return
+        self._is_known = True
         for folder in [*self._left.keys() - found, *self.held_by_others.keys() - found]:
             self._left.pop(folder, None)
             self.held_by_others.pop(folder, None)
@@ -168,6 +173,9 @@ class Carrier:
             self._left[folder] = is_large
         else:
             self._adopt(folder)
+
+    def _keys(self, reader: SpoolReader) -> Sequence[str]:
+        return self._ways.keys(reader.folder, reader.head.endpoints)
 
     def _take_up(self) -> None:
         """Begin with what dead processes left, the oldest first."""

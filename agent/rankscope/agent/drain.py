@@ -10,7 +10,7 @@ from rankscope._settings import Settings
 from rankscope.agent.carrier import Carrier
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.left import Left, left_in
-from rankscope.agent.serve import keys_of, ways_of
+from rankscope.agent.ways import ways_of
 from rankscope.errors import ConfigError
 from rankscope.spool import Standing
 
@@ -53,7 +53,7 @@ def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), pati
         raise ConfigError(f"{folder} is one spool: name the folder that holds it, {folder.parent}")
     ways = ways_of(settings, instead=instead)
     silent = Complaints(lambda _: None)
-    carrier = Carrier(folder, ways, keys=keys_of(settings), any_file_system=True, complaints=silent)
+    carrier = Carrier(folder, ways, any_file_system=True, complaints=silent)
     try:
         _carry(carrier, patience_s=patience_s)
         faults = {report.failure for report in carrier.reports() if report.failure}

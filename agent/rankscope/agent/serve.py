@@ -12,22 +12,21 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from rankscope import _discovery
-from rankscope._connection import Access, Connection
+from rankscope._connection import Connection
 from rankscope._host import process_start
 from rankscope._settings import Settings
 from rankscope._version import __version__
 from rankscope.agent.carrier import Carrier
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.reception import Reception
-from rankscope.agent.ways import Endpoints, Ways
+from rankscope.agent.ways import ways_of
 from rankscope.errors import RankscopeError
-from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, SpoolReader, stage_out
+from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, stage_out
 
 LOCK = "agent.lock"
 FILE = "agent.json"
@@ -94,7 +93,7 @@ class Agent:
         _raise_file_limit()
         self._complaints = Complaints()
         self._ways = ways_of(options.settings)
-        self._carrier = Carrier(root, self._ways, keys=keys_of(options.settings), complaints=self._complaints)
+        self._carrier = Carrier(root, self._ways, complaints=self._complaints)
         self._awake = threading.Event()
         self._stop_at: float | None = None
         self._is_cut_short = False
@@ -171,10 +170,10 @@ class Agent:
     def _desk(self, incarnation: bytes) -> tuple[Connection, Callable[[], str | None]]:
         folder = self._root / incarnation.hex()
         try:
-            head = SpoolHead.read(folder)
+            recorded = SpoolHead.read(folder).endpoints
         except SpoolError:
-            return self._ways.connection(()), lambda: self._options.settings.key
-        return self._ways.connection(head.endpoints), lambda: SpoolReader(folder).key or self._options.settings.key
+            recorded = ()
+        return self._ways.connection(recorded), lambda: next(iter(self._ways.keys(folder, recorded)), None)
 
     def _publish(self) -> None:
         found = {
@@ -199,24 +198,6 @@ class Agent:
     def _stage_out(self) -> None:
         if self._options.stage_out is not None:
             stage_out(self._root, self._options.stage_out)
-
-
-def ways_of(settings: Settings, *, instead: Sequence[str] = ()) -> Ways:
-    """Where spools go: as recorded, else as these settings say, else to the server that runs here now."""
-
-    def fallback() -> Endpoints:
-        if settings.endpoint:
-            return settings.endpoint
-        found = _discovery.read(settings.home)
-        return (found.gateway,) if found else ()
-
-    access = Access(None, settings.tls_ca, settings.tls_cert, settings.tls_key, insecure=settings.insecure)
-    return Ways(access, fallback, instead=instead)
-
-
-def keys_of(settings: Settings) -> tuple[str, ...]:
-    """The key to try behind a spool's own."""
-    return () if settings.key is None else (settings.key,)
 
 
 def stop_on_signals(agent: Agent) -> None:

@@ -40,11 +40,10 @@ class Talk:
     """
 
     def __init__(self, connection: Connection, who: Who, *, key: str | None) -> None:
-        self.endpoint = connection.endpoint
         self._connection = connection
         self._who = who
-        self._metadata = connection.metadata(key)
-        self._stub = IngestStub(connection.channel())
+        self.endpoint, channel, self._metadata = connection.route(key)
+        self._stub = IngestStub(channel)
 
     def stand(self) -> Stand | None:
         """Where the gateway says this incarnation stands; None when it is too old to tell.

@@ -5,10 +5,15 @@ several gateways, and never takes data to another gateway than the one it was re
 say otherwise.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from rankscope import _discovery
 from rankscope._connection import Access, Connection
+from rankscope._settings import Settings
 from rankscope.errors import Unavailable
 
 Endpoints = tuple[str, ...]
@@ -18,14 +23,17 @@ class Ways:
     """Connections, one for each set of gateways, shared by all spools that go there.
 
     Args:
-        access: Certificates; keys come with the spools.
-        fallback: Gateways for what was recorded without any; asked each time, since a server may move.
+        access: Certificates, and the key for what was recorded without one; it goes to the gateways below only.
+        own: Gateways for what was recorded without any; empty: the server that runs over the data folder now.
+        home: The data folder.
         instead: Gateways for everything, whatever was recorded.
     """
 
-    def __init__(self, access: Access, fallback: Callable[[], Endpoints], *, instead: Sequence[str] = ()) -> None:
-        self._access = access
-        self._fallback = fallback
+    def __init__(self, access: Access, own: Endpoints, *, home: Path, instead: Sequence[str] = ()) -> None:
+        self._access = replace(access, key=None)
+        self._key = access.key
+        self._own = own
+        self._home = home
         self._instead = tuple(instead)
         self._lock = threading.Lock()
         self._connections: dict[Endpoints, Connection] = {}
@@ -46,9 +54,30 @@ class Ways:
                 self._connections[endpoints] = Connection(endpoints, self._access)
             return self._connections[endpoints]
 
+    def keys(self, folder: Path, recorded: Endpoints) -> tuple[str, ...]:
+        """The keys to try for a spool: the one recorded with it, then our own, where its gateway is ours too."""
+        keys: list[str] = []
+        with contextlib.suppress(OSError):
+            keys += (folder / "key").read_text().split()
+        if self._key and (self._instead or not recorded or recorded == self._own):
+            keys.append(self._key)
+        return tuple(dict.fromkeys(keys))
+
+    def _fallback(self) -> Endpoints:
+        if self._own:
+            return self._own
+        found = _discovery.read(self._home)  # each time: a server may move
+        return (found.gateway,) if found else ()
+
     def close(self) -> None:
         """End every call."""
         with self._lock:
             connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
+
+
+def ways_of(settings: Settings, *, instead: Sequence[str] = ()) -> Ways:
+    """The ways that settings mean."""
+    access = Access(settings.key, settings.tls_ca, settings.tls_cert, settings.tls_key, insecure=settings.insecure)
+    return Ways(access, settings.endpoint, home=settings.home, instead=instead)

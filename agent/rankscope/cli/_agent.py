@@ -13,6 +13,7 @@ import typer
 from rankscope._agent_start import agent_environment, start_agent
 from rankscope._attach import connect
 from rankscope._settings import SETTINGS, Settings
+from rankscope._spooling import find_root
 from rankscope.agent.left import Left, left_in
 from rankscope.agent.running import await_delivery, run_command
 from rankscope.cli._app import app
@@ -110,7 +111,8 @@ def drain(
     """
     from rankscope.agent.drain import drain as drained_from  # not at the top: no other command need load gRPC
 
-    settings = _settings(home, None, endpoint=endpoint)
+    load = _settings if folder is None else _loaded
+    settings = load(home, None, endpoint=endpoint)
     done = drained_from(
         folder or settings.spool_root, settings, instead=settings.endpoint if endpoint else (), patience_s=patience
     )
@@ -149,7 +151,9 @@ def run(
     root = settings.spool_root
     _start(settings)
     began_ns = time.time_ns()
-    given = {} if run_id is None else {SETTINGS["run_id"].variable: run_id}
+    given = {SETTINGS["spool"].variable: str(root.absolute())}
+    if run_id is not None:
+        given[SETTINGS["run_id"].variable] = run_id
     if endpoint is not None:
         given[SETTINGS["endpoint"].variable] = endpoint
     if home is not None:
@@ -194,6 +198,14 @@ def wait(
 def _settings(
     home: Path | None, spool: Path | None, *, endpoint: str | None = None, run_id: str | None = None
 ) -> Settings:
+    """The settings, with the folder in which the ranks of this node put their spools too."""
+    settings, warning = find_root(_loaded(home, spool, endpoint=endpoint, run_id=run_id))
+    if warning:
+        say_aside(warning)
+    return settings
+
+
+def _loaded(home: Path | None, spool: Path | None, *, endpoint: str | None, run_id: str | None = None) -> Settings:
     given = {"home": chosen_folder(home), "spool": spool, "endpoint": endpoint or None, "run_id": run_id}
     return Settings.load(os.environ, **given)
 

@@ -54,7 +54,11 @@ def send() -> Iterator[Send]:
 
     def begin(trainer: Trainer, endpoint: str, *, access: Access | None = None, keys: tuple[str, ...] = ()) -> Adopted:
         connection = Connection(endpoint, access)
-        adopted = Adopted(trainer.folder, connect=lambda _: connection, keys=keys)
+        adopted = Adopted(
+            trainer.folder,
+            connect=lambda _: connection,
+            keys=lambda reader: [*keys, *([reader.key] if reader.key else [])],
+        )
         begun.append((adopted, connection))
         return adopted
 

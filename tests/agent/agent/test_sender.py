@@ -338,7 +338,7 @@ def test_a_key_goes_with_every_call_and_the_next_is_tried_when_one_is_denied(
     gateway.answers.append(refuse(grpc.StatusCode.UNAUTHENTICATED, "not a key"))
     connection = Connection(gateway.endpoint)
 
-    adopted = Adopted(trainer.folder, connect=lambda _: connection, keys=["rsk_right"])
+    adopted = Adopted(trainer.folder, connect=lambda _: connection, keys=lambda reader: [str(reader.key), "rsk_right"])
 
     wait_until(adopted.sender.is_delivered, what="deliver")
     adopted.close()
