@@ -115,6 +115,13 @@ class Store:
         """
         await self.write(body, token="", table="landing_probe")
 
+    async def inserts(self) -> frozenset[str]:
+        """Ids of the inserts that run now, whoever began them."""
+        found = await self.rows(
+            "SELECT query_id FROM system.processes WHERE query_kind = 'Insert' AND current_database = currentDatabase()"
+        )
+        return frozenset(str(name) for (name,) in found)
+
     async def views(self) -> frozenset[tuple[str, str]]:
         """The views of `landing` that stand, each with what tells it from another one under its name."""
         found = await self.rows(

@@ -1,8 +1,8 @@
 """Gathers entries into the next group while the previous one is being inserted.
 
 It holds at most one group and what the last read brought on top. A group is handed over when it
-has enough rows, or when its first entry has waited for the linger, whichever comes first: under
-load an insert follows the one before it at once, at rest nobody waits longer than the linger.
+has enough rows, or when the linger has passed since the one before it, whichever comes first: under
+load an insert follows the one before it at once, at rest an entry waits for nothing.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Collector:
     Args:
         rows: Most rows of a group.
         size: Most payload bytes of a group.
-        linger_s: Longest wait of an entry for others.
+        linger_s: Least time from one small group to the next, in which an entry waits for others.
     """
 
     def __init__(self, *, rows: int, size: int, linger_s: float) -> None:
@@ -33,7 +33,7 @@ class Collector:
         self._rows = 0
         self._size = 0
         self._weight = 0
-        self._first_at = 0.0
+        self._given_at = time.monotonic()
         self._closed = False
         self._poked = False
         self._changed = asyncio.Condition()
@@ -41,8 +41,6 @@ class Collector:
     async def add(self, entries: Iterable[Entry]) -> None:
         """Takes entries in the order in which they were read."""
         async with self._changed:
-            if not self._entries:
-                self._first_at = time.monotonic()
             for entry in entries:
                 self._entries.append(entry)
                 self._count(entry, 1)
@@ -89,12 +87,12 @@ class Collector:
             group = take(self._entries, rows=self._limit_rows, size=self._limit_size)
             for _ in group.entries:
                 self._count(self._entries.popleft(), -1)
-            self._first_at = time.monotonic()
+            self._given_at = time.monotonic()
             self._changed.notify_all()
             return group
 
     async def _linger(self) -> None:
-        left_s = self._first_at + self._linger_s - time.monotonic()
+        left_s = self._given_at + self._linger_s - time.monotonic()
         try:
             async with asyncio.timeout(max(left_s, 0)):
                 await self._changed.wait_for(lambda: self._closed or self._is_enough())

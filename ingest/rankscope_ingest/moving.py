@@ -56,6 +56,10 @@ class RowSink(Probe, Tables, Workshop, Protocol):
         """
         ...
 
+    async def inserts(self) -> frozenset[str]:
+        """Ids of the inserts that run now."""
+        ...
+
     async def views(self) -> frozenset[tuple[str, str]]:
         """The views through which an insert reaches the tables."""
         ...
@@ -168,6 +172,16 @@ class Mover:
         await self._commit(entries, fences)
         await patiently(lambda: self._source.forget(writer, manifest))
 
+    async def await_strangers(self) -> None:
+        """Returns once no insert runs any more that runs now: one of a writer that ended goes on in the store."""
+        begun = await patiently(self._sink.inserts)
+
+        async def have_ended() -> None:
+            if begun & await self._sink.inserts():
+                raise StoreUncertain("an insert still runs that a writer began which may have ended")
+
+        await patiently(have_ended)
+
     async def _sift(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those whose rows are not in the store, each batch once; what is there in part is completed."""
         first = {entry.key: entry for entry in reversed(entries)}
@@ -196,6 +210,12 @@ class Mover:
         if group.entries:
             reach("writer.after_manifest")
             await self._shards.assure(group.by_shard())
+            held = self._shards.fences()
+            if not any(held.get(shard) == fences[shard] for shard in group.by_shard()):
+                # The successor finds the manifest, and so late the insert's token may be forgotten.
+                for shard in group.by_shard():
+                    del fences[shard]
+                return Group(())
             await self._write(group, token=group.token, settings=INSERT_SETTINGS)
             reach("writer.after_insert")
         return group

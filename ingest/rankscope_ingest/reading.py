@@ -20,8 +20,8 @@ READ_BLOCK_MS = 250
 READ_PAUSE_S = 0.02
 """Between reads, so that under load one read brings many entries instead of one."""
 MAX_READ_BYTES = 16 * 2**20
-MAX_READ_COUNT = 64
-"""Most entries of one shard in one read."""
+MAX_READ_COUNT = 16
+"""Most entries of one shard in one read: what small batches let it guess, large ones must not make 256 MiB of."""
 _NOTHING = (0, 0)
 """An id before every entry's."""
 
@@ -134,7 +134,8 @@ class Reading:
         current = {shard for shard, position in positions.items() if self._positions.get(shard) is position}
         taken = [self._seen(entry) for entry in entries if entry.place.shard in current]
         if taken:
-            self._entry_bytes = sum(len(entry.payload) for entry in taken) // len(taken) + 1
+            largest = max(len(entry.payload) for entry in taken)
+            self._entry_bytes = max(largest, self._entry_bytes // 2, 1)
             await self._collector.add(taken)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), READ_PAUSE_S)
@@ -145,7 +146,7 @@ class Reading:
         return replace(entry, again=True) if _numbers(entry.place.id) <= position.doubtful_to else entry
 
     def _count(self) -> int:
-        """Entries to ask of each shard: the broker bounds a read by count only, so by the size last seen."""
+        """Entries to ask of each shard: the broker bounds a read by count only, so by the greatest size of late."""
         shards = max(1, len(self._positions))
         return max(1, min(MAX_READ_COUNT, MAX_READ_BYTES // (self._entry_bytes * shards)))
 

@@ -146,7 +146,10 @@ class Writer:
                 await self._reading.close(shard)
         for shard in self._shards.surplus():
             await self._hand_over(shard, is_clean=True)
-        for shard in sorted(self._shards.held.keys() - self._reading.shards.keys()):
+        closed = sorted(self._shards.held.keys() - self._reading.shards.keys())
+        if any(not lease.is_clean for shard, lease in self._shards.held.items() if shard in closed):
+            await self._mover.await_strangers()
+        for shard in closed:
             await self._open(shard)
 
     async def _open(self, shard: int) -> None:

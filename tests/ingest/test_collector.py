@@ -31,7 +31,7 @@ async def test_a_group_with_enough_rows_does_not_linger() -> None:
     assert group.rows == 50
 
 
-async def test_a_small_group_goes_when_its_first_entry_has_lingered() -> None:
+async def test_a_small_group_goes_when_the_linger_has_passed() -> None:
     held = collector(linger_s=0.01)
     await held.add(entries(1))
 
@@ -136,3 +136,16 @@ async def test_what_is_held_of_a_shard_that_went_is_dropped() -> None:
 async def _has_room(held: Collector) -> bool:
     await held.room()
     return True
+
+
+async def test_at_rest_an_entry_waits_for_nothing() -> None:
+    held = collector(linger_s=0.3)
+    await held.add(entries(1))
+    await asyncio.wait_for(held.next_group(), 10)
+    waiting = asyncio.create_task(held.next_group())
+    await asyncio.wait({waiting}, timeout=0.35)
+
+    await held.add(entries(1))
+
+    done, _ = await asyncio.wait({waiting}, timeout=0.25)
+    assert done

@@ -89,6 +89,9 @@ class Counting:
     async def probe(self, body: bytes) -> None:
         """Takes everything."""
 
+    async def inserts(self) -> frozenset[str]:
+        return frozenset()
+
     async def views(self) -> frozenset[tuple[str, str]]:
         return frozenset((name, "") for name in VIEWS)
 
