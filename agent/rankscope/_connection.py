@@ -13,7 +13,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -21,6 +20,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # read once, when gRPC i
 
 import grpc
 
+from rankscope._plaintext import TLS, refuse_plaintext_key
 from rankscope._retry_info import retry_after_s
 from rankscope.errors import ConfigError, ExportError, Rejected, Unavailable
 
@@ -43,7 +43,6 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),  # the gateway is inside the cluster
 )
 
-TLS = "https://"
 _DETAILS = "grpc-status-details-bin"
 
 
@@ -151,21 +150,8 @@ def _metadata(key: str | None, endpoint: str, *, is_insecure: bool) -> Metadata:
     """What goes with every call: the key, if there is one."""
     if key is None:
         return ()
-    if not endpoint.startswith(TLS) and not is_insecure and not is_loopback(endpoint):
-        raise ConfigError(
-            f"the API key would go to {endpoint} in plaintext: write {TLS}{endpoint}, "
-            "or set RANKSCOPE_INSECURE=1 where nobody else is on that network"
-        )
+    refuse_plaintext_key(endpoint, is_insecure=is_insecure)
     return (("authorization", f"Bearer {key}"),)
-
-
-def is_loopback(endpoint: str) -> bool:
-    """Whether an address is surely this machine's own."""
-    host = endpoint.removeprefix(TLS).rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _channel(endpoint: str, access: Access) -> grpc.Channel:

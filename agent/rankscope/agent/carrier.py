@@ -79,6 +79,7 @@ class Carrier:
         self._is_known = False
         self.removed = 0
         self.held_by_others: dict[Path, str] = {}
+        self.unread: dict[Path, str] = {}
 
     @property
     def moved_at(self) -> float:
@@ -93,7 +94,7 @@ class Carrier:
     @property
     def is_through(self) -> bool:
         """Whether the store has all there is; what another process sends counts as not there yet."""
-        is_all_begun = self._is_known and not self._left and not self.held_by_others
+        is_all_begun = self._is_known and not (self._left or self.held_by_others or self.unread)
         return is_all_begun and all(one.sender.is_delivered() for one in self._senders())
 
     def tick(self) -> None:
@@ -153,14 +154,16 @@ class Carrier:
             self._is_known = False
             return
         self._is_known = True
-        for folder in [*self._left.keys() - found, *self.held_by_others.keys() - found]:
+        for folder in {*self._left, *self.held_by_others, *self.unread} - found:
             self._left.pop(folder, None)
             self.held_by_others.pop(folder, None)
+            self.unread.pop(folder, None)
         for folder in sorted(found - self._adopted.keys() - self._left.keys()):
             try:
                 self._sort(folder)
             except (OSError, SpoolError) as error:
-                self._complaints.tell(f"{folder} cannot be read: {error}; it is left alone", about=f"read {folder}")
+                self.unread[folder] = f"{folder} cannot be read: {error}; it is left alone"
+                self._complaints.tell(self.unread[folder], about=f"read {folder}")
 
     def _sort(self, folder: Path) -> None:
         reader = SpoolReader(folder)
@@ -169,6 +172,7 @@ class Carrier:
             is_large = is_gone and reader.backlog_bytes > SMALL_BYTES
         finally:
             reader.close()
+        self.unread.pop(folder, None)
         if is_gone:
             self._left[folder] = is_large
         else:

@@ -51,13 +51,13 @@ def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), pati
         raise ConfigError(f"{what}: name a root of spools, or a folder that they were staged out to") from error
     if (folder / "spool.json").exists():
         raise ConfigError(f"{folder} is one spool: name the folder that holds it, {folder.parent}")
-    ways = ways_of(settings, instead=instead)
+    ways = ways_of(settings, instead=instead, has_key_for_all=True)  # who drains gave it for this folder
     silent = Complaints(lambda _: None)
     carrier = Carrier(folder, ways, any_file_system=True, complaints=silent)
     try:
         _carry(carrier, patience_s=patience_s)
         faults = {report.failure for report in carrier.reports() if report.failure}
-        faults.update(carrier.held_by_others.values())
+        faults.update(carrier.held_by_others.values(), carrier.unread.values())
     finally:
         carrier.close()
         ways.close()

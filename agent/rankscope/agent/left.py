@@ -11,9 +11,9 @@ class Left:
     """A spool that holds something not durable.
 
     Attributes:
-        run_id: The run.
+        run_id: The run; "": it cannot be read.
         rank: Global; -1: none.
-        node: Where it was recorded.
+        node: Where it was recorded; of one that cannot be read its folder.
         batches: Batches that are not known to be in the store.
         size: Bytes of its segments.
     """
@@ -38,7 +38,8 @@ def left_in(root: Path, *, run_id: str | None = None, since_ns: int = 0) -> list
         try:
             reader = SpoolReader(folder)
         except SpoolError:
-            continue  # it is being made or removed
+            found += _unread(folder)
+            continue
         head = reader.head
         if head.created_ns < since_ns or (run_id is not None and head.run_id != run_id):
             continue
@@ -47,3 +48,11 @@ def left_in(root: Path, *, run_id: str | None = None, since_ns: int = 0) -> list
             found.append(Left(head.run_id, head.rank, head.node, missing, reader.backlog_bytes))
         reader.close()
     return found
+
+
+def _unread(folder: Path) -> list[Left]:
+    """A spool of which nothing can be read counts as left, whoever asks; one that was just removed does not."""
+    if not (folder / "spool.json").exists():
+        return []
+    size = sum(segment.stat().st_size for segment in folder.glob("*.seg"))
+    return [Left("", -1, str(folder), 0, size)]

@@ -24,7 +24,7 @@ from rankscope_proto.identity import payload_digest
 from rankscope_proto.names import GapCause
 from rankscope_proto.v1.ingest_pb2 import Ack, Sealed
 
-POLL_S = 0.1
+POLL_S = 0.2
 WATCHDOG_S = 4.5
 """A batch on the way this long without any answer means the stream is dead, whatever TCP says: with the keepalive
 of 3 + 1.5 s a frozen peer is left within 5 s. A slow one would be left for ever, so the patience doubles each time."""
@@ -155,6 +155,7 @@ class Sender:
         """Wait until there is something to send or to ask, and the pause is over; False once closed."""
         with self._changed:
             while not self._is_closed:
+                self._keep_standing()
                 pause = self._pauses.left_s()
                 if pause <= 0 and (self._window.is_waiting or self._next_frame() is not None):
                     return True
@@ -324,14 +325,14 @@ class Sender:
 
     def _keep_standing(self, *, now: bool = False) -> None:
         """Write down how far this is, and free what is durable; at most every `KEEP_S`."""
-        stand = self.stand
-        if self._is_through():
-            end = max(stand.durable, self._frames.end_seq)
-            stand = Stand(max(stand.accepted, end), end)
-        at = time.monotonic()
-        if stand == self._kept or (not now and at - self._kept_at < KEEP_S):
+        seen, at = self.stand, time.monotonic()
+        if not now and (seen == self._kept or at - self._kept_at < KEEP_S):
             return
-        self._kept, self._kept_at = stand, at
+        stand = seen
+        if self._is_through():
+            end = max(seen.durable, self._frames.end_seq)
+            stand = Stand(max(seen.accepted, end), end)
+        self._kept, self._kept_at = seen, at
         with contextlib.suppress(OSError):  # a full disk: it is written down later
             self._frames.note_standing(*stand)
             reach("agent.before_free")
@@ -371,7 +372,7 @@ class Sender:
     def _refuse(self, seq: int, cause: GapCause, *, detail: str) -> None:
         with self._changed:
             frame = self._frames.next(seq)
-            self._ahead = None
+            self._ahead = self._kept = None
             self._strikes = NO_STRIKES
             if frame is not None and frame.seq == seq:
                 self._losses.refuse(frame, cause, detail=detail)

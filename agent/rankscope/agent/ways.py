@@ -27,14 +27,24 @@ class Ways:
         own: Gateways for what was recorded without any; empty: the server that runs over the data folder now.
         home: The data folder.
         instead: Gateways for everything, whatever was recorded.
+        has_key_for_all: Whether the key is meant for every spool, wherever it goes.
     """
 
-    def __init__(self, access: Access, own: Endpoints, *, home: Path, instead: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        access: Access,
+        own: Endpoints,
+        *,
+        home: Path,
+        instead: Sequence[str] = (),
+        has_key_for_all: bool = False,
+    ) -> None:
         self._access = replace(access, key=None)
         self._key = access.key
         self._own = own
         self._home = home
         self._instead = tuple(instead)
+        self._has_key_for_all = has_key_for_all
         self._lock = threading.Lock()
         self._connections: dict[Endpoints, Connection] = {}
 
@@ -59,7 +69,7 @@ class Ways:
         keys: list[str] = []
         with contextlib.suppress(OSError):
             keys += (folder / "key").read_text().split()
-        if self._key and (self._instead or not recorded or recorded == self._own):
+        if self._key and (self._has_key_for_all or not recorded or recorded == self._own):
             keys.append(self._key)
         return tuple(dict.fromkeys(keys))
 
@@ -77,7 +87,7 @@ class Ways:
             connection.close()
 
 
-def ways_of(settings: Settings, *, instead: Sequence[str] = ()) -> Ways:
+def ways_of(settings: Settings, *, instead: Sequence[str] = (), has_key_for_all: bool = False) -> Ways:
     """The ways that settings mean."""
     access = Access(settings.key, settings.tls_ca, settings.tls_cert, settings.tls_key, insecure=settings.insecure)
-    return Ways(access, settings.endpoint, home=settings.home, instead=instead)
+    return Ways(access, settings.endpoint, home=settings.home, instead=instead, has_key_for_all=has_key_for_all)

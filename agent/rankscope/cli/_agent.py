@@ -237,6 +237,9 @@ def _say_ready(options: "AgentOptions", *, as_json: bool) -> None:
 
 def _say_left(left: Sequence[Left]) -> None:
     for one in left:
+        if not one.run_id:
+            say(f"left: {one.node}, which cannot be read, {one.size} bytes")
+            continue
         say(f"left: run {one.run_id}, rank {one.rank} of {one.node}: {one.batches} batches, {one.size} bytes")
 
 

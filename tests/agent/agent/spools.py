@@ -22,14 +22,16 @@ class Trainer:
         batches: All it sealed.
     """
 
-    def __init__(self, root: Path, *, run_id: str = "r", rank: int = 0, key: str = "", pid: int = 0) -> None:
+    def __init__(
+        self, root: Path, *, run_id: str = "r", rank: int = 0, key: str = "", pid: int = 0, endpoint: str = ""
+    ) -> None:
         incarnation = uuid7(time.time_ns(), os.urandom(10))
         self.identity = Identity(
             "p", run_id, b"l" * 16, incarnation, rank=rank, world_size=rank + 1, node="n", pid=pid or os.getpid()
         )
         self._clock = SystemClock()
         self._sealer = Sealer(self.identity, clock=self._clock)
-        head = SpoolHead.of(self.identity, created_ns=time.time_ns())
+        head = SpoolHead.of(self.identity, endpoints=[endpoint] if endpoint else [], created_ns=time.time_ns())
         self.writer = SpoolWriter.create(root, head, key=key or None, max_bytes=256 * 2**20)
         self.folder = self.writer.folder
         self.batches: list[SealedBatch] = []

@@ -52,11 +52,11 @@ def told(done: "subprocess.CompletedProcess[str]") -> Any:
     return json.loads(done.stdout)
 
 
-def left_trainer(root: Path, *, run_id: str = "r") -> Trainer:
+def left_trainer(root: Path, *, run_id: str = "r", endpoint: str = "") -> Trainer:
     """What a trainer left that is gone."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    trainer = Trainer(root, run_id=run_id, pid=gone.pid)
+    trainer = Trainer(root, run_id=run_id, pid=gone.pid, endpoint=endpoint)
     trainer.append(3, is_last=True)
     trainer.end()
     return trainer
@@ -102,6 +102,31 @@ def test_a_key_that_is_denied_leaves_the_data_and_says_so(gateway: ScriptedGatew
     assert "PERMISSION_DENIED" in told(done)["faults"][0]
     assert "rsk_wrong" not in done.stdout + done.stderr
     assert len(spools(root)) == 1
+
+
+def test_the_key_of_who_drains_goes_with_all_that_was_recorded_without_one(
+    gateway: ScriptedGateway, root: Path, tmp_path: Path
+) -> None:
+    left_trainer(root, endpoint=gateway.endpoint)
+    stage_out(root, tmp_path / "shared")
+
+    done = call(tmp_path, "drain", tmp_path / "shared", RANKSCOPE_KEY="rsk_mine")
+
+    assert done.returncode == 0, done.stderr
+    assert gateway.keys == ["Bearer rsk_mine"]
+
+
+def test_a_spool_that_cannot_be_read_is_left_and_named(gateway: ScriptedGateway, root: Path, tmp_path: Path) -> None:
+    trainer = left_trainer(root)
+    (trainer.folder / "spool.json").write_text("{")
+    for segment in trainer.folder.glob("*.seg"):
+        segment.write_bytes(b"\0" * 4096)
+
+    drained = call(tmp_path, "drain", "--endpoint", gateway.endpoint, "--patience", "0.5")
+    waited = call(tmp_path, "wait", "r", "--timeout", "0.2")
+
+    assert (drained.returncode, waited.returncode) == (1, 1)
+    assert str(trainer.folder) in drained.stdout
 
 
 def test_where_no_gateway_is_known_it_says_how_to_name_one(root: Path, tmp_path: Path) -> None:
