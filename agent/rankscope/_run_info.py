@@ -31,7 +31,8 @@ _VOCABULARY = re.compile(r"(?i)(?:^|[._-])(?:bos|cls|end|eos|image|mask|pad|sep|
 
 _IN_URL = re.compile(r"((?<!\w)\w+://[^/\s:@]*:)[^@\s/]+@")
 _SHAPED = re.compile(
-    r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{20,}|hf_\w{20,}|AKIA\w{12,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)|(bearer\s+)\S+"
+    r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{20,}|hf_\w{20,}|AKIA\w{12,}|rsk_[0-9a-f]{8}_[\w-]+|eyJ[\w-]+\.[\w-]+\.[\w-]+)"
+    r"|(bearer\s+)\S+"
 )
 MASK = "[masked]"
 _KEYS_KEPT = 1_000
@@ -63,13 +64,13 @@ def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: i
     """One row of `run_info`."""
     columns: dict[str, Column] = {
         "status": (status.code,),
-        "name": (text_of(info.name),),
+        "name": (masked(text_of(info.name)),),
         "config": (config_json(info.config),),
-        "tags": info.tags[:TAGS],
+        "tags": tuple(masked(tag) for tag in info.tags[:TAGS]),
         "tag_n": (len(info.tags[:TAGS]),),
         "command": (masked_command(sys.argv),),
         "fact_keys": tuple(info.facts),
-        "fact_values": tuple(info.facts.values()),
+        "fact_values": tuple(map(masked, info.facts.values())),
         "fact_n": (len(info.facts),),
         "start": (start_ns,),
     }
@@ -104,6 +105,10 @@ def masked(text: str) -> str:
     """The text with what looks like a secret masked."""
     text = _ASSIGNED.sub(rf"\1{MASK}", text)
     text = _IN_URL.sub(rf"\1{MASK}@", text)
+    return _without_shaped(text)
+
+
+def _without_shaped(text: str) -> str:
     return _SHAPED.sub(lambda found: f"{found.group(2) or ''}{MASK}", text)
 
 
@@ -129,7 +134,8 @@ def _plain(value: object, *, is_secret: bool = False) -> object:
     """
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
-        return {str(key): _plain(item, is_secret=is_secret or _names_secret(str(key))) for key, item in items}
+        texts = [(str(key), item) for key, item in items]
+        return {_without_shaped(key): _plain(item, is_secret=is_secret or _names_secret(key)) for key, item in texts}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item, is_secret=is_secret) for item in cast("Sequence[object]", value)]
     if isinstance(value, float) and not math.isfinite(value):

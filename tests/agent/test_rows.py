@@ -5,6 +5,7 @@ import json
 import math
 import sys
 import threading
+from pathlib import Path
 from timeit import timeit
 from types import ModuleType, SimpleNamespace
 from typing import cast
@@ -16,6 +17,7 @@ from rankscope._heartbeat import open_span_block
 from rankscope._run_info import MASK, RunInfo, config_json, masked_command
 from rankscope._voice import say
 from rankscope.testing import ManualClock, MemoryExporter
+from rankscope_proto.keys import KeyFile, Scope
 from rankscope_proto.names import SPAN_FLAGS, RunStatus, SpanStatus
 from tests.ground.processes import wait_until
 
@@ -136,6 +138,18 @@ def test_a_heartbeat_shows_the_open_spans_of_each_thread_outermost_first() -> No
 )
 def test_secrets_on_the_command_line_are_masked(arguments: list[str], shown: str) -> None:
     assert masked_command(arguments) == shown
+
+
+def test_a_key_of_our_own_is_masked_wherever_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, _ = KeyFile(tmp_path / "keys.json").create(["p"], [Scope.INGEST])
+    monkeypatch.setattr("sys.argv", ["t.py", key, f"--note=use {key} here"])
+    exporter = MemoryExporter()
+    info = RunInfo(name=key, config={"note": key, key: 1, "deep": [{"a": key}]}, tags=(key,), facts={"host": key})
+
+    with Run(exporter, info=info):
+        pass
+
+    assert not any(key.encode() in batch.payload for batch in exporter.batches)
 
 
 def test_secrets_in_the_configuration_are_masked_and_numbers_are_not() -> None:
