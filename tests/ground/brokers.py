@@ -38,6 +38,11 @@ class Broker:
         return self._child.pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether it lives, answering or not."""
+        return self._child is not None and self._child.returncode is None
+
+    @property
     def socket(self) -> str:
         """The path of its Unix socket."""
         return self.url.removeprefix("unix://")

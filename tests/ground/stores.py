@@ -39,6 +39,11 @@ class FrontProcess:
         """Its process id."""
         return self._child.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it lives, listening or about to."""
+        return self._child.returncode is None
+
     def await_ready(self) -> None:
         """Returns when it listens."""
         self._child.await_that(lambda: answers(self.port), what="listen")

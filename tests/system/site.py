@@ -125,9 +125,9 @@ class Site:
         """Lets links pass, parts run and the broker and the store answer, whatever a test left."""
         for link in self.links.values():
             link.heal()
-        if not self.broker.answers():
+        if not self.broker.is_running:
             self.broker.start()
-        if not answers(self.front.port):
+        if not self.front.is_running:
             self.front.start()
         self.front.await_ready()
         self.front.answer_inserts(0, times=0)

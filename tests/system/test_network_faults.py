@@ -16,16 +16,15 @@ NOTICED_S = 5.0 + 1.0
 """The promise, and what a loaded machine takes to tell of it."""
 
 
-@pytest.mark.parametrize("cut", list(Cut))
-def test_connections_cut_at_a_batch_lose_nothing_and_double_nothing(trial: Trial, cut: Cut) -> None:
+def test_connections_cut_at_a_batch_lose_nothing_and_double_nothing(trial: Trial) -> None:
     link = trial.site.links["gateway"]
     trial.add_source()
     trial.await_stored(5)
-    before = link.cuts
 
-    for number in range(1, 6):
+    for cut in list(Cut) * 3:
+        before = link.cuts
         link.cut(cut, at_least=1 if cut is Cut.MID_REPLY else BATCH_BYTES)
-        wait_until(lambda number=number: link.cuts - before == number, what=f"cut {number}")
+        wait_until(lambda before=before: link.cuts > before, what=f"a cut {cut}")
 
     assert not trial.fresh().findings
     report = trial.settle()
@@ -125,15 +124,15 @@ def test_a_killed_gateway_is_replaced_and_nothing_is_lost(trial: Trial) -> None:
     assert report.is_clean, report
 
 
-@pytest.mark.parametrize("point", ["gateway.before_accept", "gateway.after_accept"])
-def test_a_gateway_killed_around_accept_loses_and_doubles_nothing(trial: Trial, point: str) -> None:
+def test_a_gateway_killed_around_accept_loses_and_doubles_nothing(trial: Trial) -> None:
     gateway = trial.site.parts["gateway"]
     trial.add_source()
     trial.await_stored(5)
 
-    gateway.kill()
-    gateway.start(RANKSCOPE_FAILPOINT=f"{point}:kill@3")
-    gateway.child.wait(60)
+    for point in ("gateway.before_accept", "gateway.after_accept") * 2:
+        gateway.kill()
+        gateway.start(RANKSCOPE_FAILPOINT=f"{point}:kill@3")
+        gateway.child.wait(60)
     gateway.start()
 
     assert not trial.fresh().findings

@@ -23,21 +23,21 @@ TOO_MANY_PARTS, MEMORY, NO_SPACE, NETWORK = 252, 241, 243, 210
 LEASE_S = 10.0
 
 
-@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
-@pytest.mark.timeout(600)
-def test_a_writer_killed_at_a_commit_point_loses_and_doubles_nothing(trial: Trial, point: str, times: int) -> None:
+@pytest.mark.timeout(1_200)
+def test_a_writer_killed_at_each_commit_point_loses_and_doubles_nothing(trial: Trial, times: int) -> None:
     writer = trial.site.parts["writer"]
     trial.add_source()
     trial.await_stored(5)
 
     for number in range(times):
-        writer.kill()
-        writer.start(RANKSCOPE_FAILPOINT=f"{point}:kill@{1 + (number + 1) % 3}")
-        writer.child.wait(60)
+        for point in POINTS:
+            writer.kill()
+            writer.start(RANKSCOPE_FAILPOINT=f"{point}:kill@{1 + (number + 1) % 3}")
+            writer.child.wait(60)
     writer.start()
 
-    trial.await_stored(trial.stored() + 10)
+    assert not trial.fresh().findings
     report = trial.settle()
     assert report.is_clean, report
 
@@ -62,16 +62,14 @@ def test_a_frozen_writer_that_wakes_after_another_took_over_doubles_nothing(tria
         trial.site.remove(successor.name)
 
 
-@pytest.mark.parametrize(
-    "code", [TOO_MANY_PARTS, NO_SPACE, *(pytest.param(code, marks=pytest.mark.slow) for code in (MEMORY, NETWORK))]
-)
-def test_a_store_that_refuses_for_a_while_is_waited_for(trial: Trial, code: int) -> None:
+def test_a_store_that_refuses_for_a_while_is_waited_for(trial: Trial) -> None:
     trial.add_source()
     trial.await_stored(5)
 
-    trial.site.front.answer_inserts(code, times=3)
+    for code in (TOO_MANY_PARTS, MEMORY, NO_SPACE, NETWORK):
+        trial.site.front.answer_inserts(code, times=2)
+        trial.await_stored(trial.stored() + 50)
 
-    trial.await_stored(trial.stored() + 50)
     report = trial.settle()
     assert report.is_clean, report
 
@@ -87,16 +85,15 @@ def test_an_insert_that_happened_and_was_answered_with_an_error_is_not_doubled(t
     assert report.is_clean, report
 
 
-@pytest.mark.parametrize("cut", [Cut.BEFORE_REQUEST, Cut.MID_REQUEST, Cut.AFTER_REQUEST])
-def test_an_insert_whose_connection_is_cut_is_neither_lost_nor_doubled(trial: Trial, cut: Cut) -> None:
+def test_an_insert_whose_connection_is_cut_is_neither_lost_nor_doubled(trial: Trial) -> None:
     link = trial.site.links["store"]
     trial.add_source()
     trial.await_stored(5)
-    before = link.cuts
 
-    for number in range(1, 4):
+    for cut in (Cut.BEFORE_REQUEST, Cut.MID_REQUEST, Cut.AFTER_REQUEST) * 2:
+        before = link.cuts
         link.cut(cut, at_least=INSERT_BYTES)
-        wait_until(lambda number=number: link.cuts - before == number, what=f"cut {number}")
+        wait_until(lambda before=before: link.cuts > before, what=f"a cut {cut}")
 
     trial.await_stored(trial.stored() + 20)
     report = trial.settle()
