@@ -167,3 +167,19 @@ async def test_another_broker_under_the_address_makes_everything_doubtful(broker
 
     assert before == (1, {True})
     assert (mine.epoch, {(lease.epoch, lease.is_clean) for lease in mine.held.values()}) == (2, {(2, False)})
+
+
+async def test_an_emptied_broker_draws_other_fences_so_that_every_shard_is_opened_anew(
+    broker: Broker, streams: Streams
+) -> None:
+    mine = Shards(streams, changed=Pokes())
+    await mine.tick()
+    before = mine.fences()
+    with broker.client() as client:
+        client.flushall()
+
+    await mine.tick()
+
+    assert mine.fences().keys() == before.keys()
+    assert all(fence > before[shard] for shard, fence in mine.fences().items())
+    assert not any(lease.is_clean for lease in mine.held.values())

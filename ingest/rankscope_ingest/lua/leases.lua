@@ -3,7 +3,8 @@
 -- writers never hold one shard. allow-oom: a full broker must not make live leases lapse.
 --
 -- A shard is free when its lease lapsed, was given back, or belongs to a writer known to be dead. Each taking draws
--- a new fence; manifest and commit name it, so what an earlier holder still has in hand is refused.
+-- a new fence; manifest and commit name it, so what an earlier holder still has in hand is refused. It is at least the
+-- broker's clock in µs: one that was emptied must not draw the same fences again.
 --
 -- KEYS: fence counter, living writers (sorted by last sight in ms), then for each shard its lease (hash) and the mark
 --       of an orderly hand-over
@@ -48,12 +49,13 @@ end
 for _, shard in ipairs(free) do
   if held < share then
     local lease, mark = KEYS[1 + shard * 2], KEYS[2 + shard * 2]
-    local fence = redis.call('INCR', KEYS[1])
+    local fence = string.format('%.0f', math.max(redis.call('INCR', KEYS[1]), now[1] * 1000000 + now[2]))
+    redis.call('SET', KEYS[1], fence)
     local how = redis.call('GET', mark) == broker and 'clean' or 'taken'
     redis.call('DEL', mark)
     redis.call('HSET', lease, 'id', id, 'fence', fence, 'shown', shown)
     redis.call('PEXPIRE', lease, lifetime)
-    answer[shard + 1] = {fence, how, ''}
+    answer[shard + 1] = {tonumber(fence), how, ''}
     held = held + 1
   end
 end
