@@ -21,7 +21,7 @@ from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._ids import Ids, RandomIds
 from rankscope._labels import labels, numbers, text_of
-from rankscope._outcome import FINISH_S, Outcome, Wait, await_durable, bound_s, status_after
+from rankscope._outcome import Outcome, Wait, await_durable, bound_s, status_after
 from rankscope._pump import Pump
 from rankscope._recording import Recording
 from rankscope._run_info import RunInfo, run_info_block
@@ -68,7 +68,6 @@ class Run:
         self._info = info or RunInfo()
         self._on_finish: list[Callable[[Outcome], None]] = []
         self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, capacity_rows=ring_rows)
-        self._start_ns = clock.wall_ns()
         self._pid = os.getpid()
         self._exporter = exporter
         self._ending = threading.Lock()
@@ -78,7 +77,8 @@ class Run:
             self._recording.armed = False
             return
         self._pump = Pump(self._recording, exporter)
-        self._recording.append(run_info_block(self._info, RunStatus.RUNNING, start_ns=self._start_ns))
+        self._said = run_info_block(self._info, RunStatus.RUNNING, start_ns=clock.wall_ns())
+        self._recording.append(self._said)
         self._pump.start()
 
     def __enter__(self) -> Self:
@@ -313,9 +313,10 @@ class Run:
         self._recording.tell_finishing()
         self._recording.armed = False
         end_ns = self._recording.clock.wall_ns()
-        last = run_info_block(self._info, status, start_ns=self._start_ns, end_ns=end_ns)
+        # What was said at the start is not made again: masking a large configuration takes a second.
+        last = {**self._said.columns, "status": (status.code,), "end": (end_ns,)}
         left_s = max(0.0, deadline - time.monotonic())
-        self._is_handed_on = pump.finish([last], timeout_s=min(FINISH_S, left_s))
+        self._is_handed_on = pump.finish([Block("run_info", 1, last)], timeout_s=left_s)
         return Outcome(pump.taken_rows(), pump.dropped_rows(), pump.waiting_rows())
 
     def _is_durable_by(self, deadline: float) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from rankscope._block import Block, Column
-from rankscope._bounds import DOCUMENT, TAGS, VALUE, cut
+from rankscope._bounds import DOCUMENT, PATH, TAGS, VALUE, cut
 from rankscope._labels import text_of
 from rankscope_proto.names import RunStatus
 
@@ -60,23 +60,26 @@ class RunInfo:
     watch_every: int | None = None
 
 
-def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, end_ns: int | None = None) -> Block:
+def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int) -> Block:
     """One row of `run_info`."""
     columns: dict[str, Column] = {
         "status": (status.code,),
-        "name": (masked(text_of(info.name)),),
+        "name": (_label(info.name),),
         "config": (config_json(info.config),),
-        "tags": tuple(masked(tag) for tag in info.tags[:TAGS]),
+        "tags": tuple(map(_label, info.tags[:TAGS])),
         "tag_n": (len(info.tags[:TAGS]),),
         "command": (masked_command(sys.argv),),
         "fact_keys": tuple(info.facts),
-        "fact_values": tuple(map(masked, info.facts.values())),
+        "fact_values": tuple(map(_label, info.facts.values())),
         "fact_n": (len(info.facts),),
         "start": (start_ns,),
     }
-    if end_ns is not None:
-        columns["end"] = (end_ns,)
     return Block("run_info", 1, columns)
+
+
+def _label(given: str) -> str:
+    """A short text, masked before it is cut: no part of a secret is left at the edge."""
+    return masked(text_of(given)[: 2 * PATH])
 
 
 def config_json(config: Mapping[str, object]) -> str:
