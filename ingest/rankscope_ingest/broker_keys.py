@@ -1,13 +1,14 @@
 """The names of what lies in the broker.
 
-Keys of one shard share a hash tag, so a cluster keeps them together and one script may touch them all.
+Keys of one shard share a hash tag. Leases and manifests span shards in one script, so the broker is one Redis or Valkey,
+with replicas or without; Redis Cluster would refuse those scripts.
 """
 
 from urllib.parse import quote
 
 
 def stream_key(shard: int) -> str:
-    """The stream of a shard (0-based); keys of one shard share a hash tag, so a cluster keeps them together."""
+    """The stream of a shard (0-based)."""
     return f"rankscope:{{s{shard:02}}}:in"
 
 
