@@ -1,7 +1,7 @@
 """The names of what lies in the broker.
 
-Keys of one shard share a hash tag. Leases and manifests span shards in one script, so the broker is one Redis or Valkey,
-with replicas or without; Redis Cluster would refuse those scripts.
+Keys of one shard share a hash tag. Leases and manifests span shards in one script, so the broker is one Redis or
+Valkey, with replicas or without; Redis Cluster would refuse those scripts.
 """
 
 from urllib.parse import quote
