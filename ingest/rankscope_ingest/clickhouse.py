@@ -119,6 +119,7 @@ class Store:
         """Ids of the inserts that run now, whoever began them."""
         found = await self.rows(
             "SELECT query_id FROM system.processes WHERE query_kind = 'Insert' AND current_database = currentDatabase()"
+            " AND query ILIKE '%landing%'"
         )
         return frozenset(str(name) for (name,) in found)
 

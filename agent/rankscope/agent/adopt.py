@@ -12,11 +12,10 @@ from rankscope.agent.pace import Pace
 from rankscope.agent.ports import Way, Who
 from rankscope.agent.sender import Sender
 from rankscope.agent.window import Stand, Window
-from rankscope.spool import SpoolReader
+from rankscope.spool import SENT_MARK, SpoolReader
 from rankscope_proto.constructors import MAX_SEQ
 from rankscope_proto.failpoints import reach
 
-MARK = "sent"
 RESERVED = 256
 """Batches that one look at the disk marks as maybe sent: more than are ever on the way."""
 
@@ -29,7 +28,7 @@ class SentMark:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / MARK
+        self._path = folder / SENT_MARK
         self._reserved = -1
 
     def below(self, *, owner_is_gone: bool) -> int:
@@ -52,10 +51,16 @@ class SentMark:
         """
         if seq < self._reserved:
             return
-        draft = self._path.with_name(f".{MARK}.{os.getpid()}")
-        draft.write_text(str(seq + RESERVED))
-        draft.replace(self._path)
-        self._reserved = seq + RESERVED
+        draft = self._path.with_name(f".{SENT_MARK}.{os.getpid()}")
+        try:
+            draft.write_text(str(seq + RESERVED))
+            draft.replace(self._path)
+            self._reserved = seq + RESERVED
+        except OSError:
+            # A full disk takes no number, and sending makes room on it: an empty mark says that any may be sent.
+            draft.unlink(missing_ok=True)
+            self._path.write_bytes(b"")
+            self._reserved = MAX_SEQ + 1
 
 
 class Adopted:

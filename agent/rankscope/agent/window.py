@@ -118,7 +118,9 @@ class Window:
             return False
         if seq > self.next_seq and (self._flight or self.durable < self.next_seq):
             return False
-        if self._pace is not None and not self._pace.allows(seq - self.durable):
+        # Where nothing is ahead of the store the next batch may go, however large the hole before it.
+        is_ahead = bool(self._flight) or self.is_waiting
+        if self._pace is not None and is_ahead and not self._pace.allows(seq - self.durable):
             return False
         # One batch may always be on the way: its answer tells when there is credit again.
         return not self._flight or self._in_flight + size <= self._credit

@@ -12,10 +12,11 @@ from rankscope.spool._locks import FolderLock, Holder
 from rankscope.spool._places import default_bytes, file_system_of, is_local
 from rankscope.spool._reader import SpoolReader
 from rankscope.spool._staging import spools, stage_out
-from rankscope.spool._standing import Standing
+from rankscope.spool._standing import SENT_MARK, Standing
 from rankscope.spool._writer import SpoolWriter, refuse_elsewhere
 
 __all__ = [
+    "SENT_MARK",
     "Damage",
     "FolderLock",
     "Frame",

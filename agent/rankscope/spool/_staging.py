@@ -10,6 +10,7 @@ from rankscope.spool._errors import SpoolError
 from rankscope.spool._head import FILE
 from rankscope.spool._reader import SpoolReader
 from rankscope.spool._standing import FILE as STANDING
+from rankscope.spool._standing import SENT_MARK
 
 HEX = 32
 
@@ -76,6 +77,10 @@ def _copy_spool(reader: SpoolReader, place: Path) -> None:
     paths = segment_paths(reader.folder)
     closed = paths if reader.owner_is_gone else paths[:-1]
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Whoever drains the copy may send any of it, which the original's next sender has to know. Where it cannot be
+    # written down there is none: a sender writes too.
+    with contextlib.suppress(OSError):
+        (reader.folder / SENT_MARK).write_bytes(b"")
     # The head last: a folder without it is not taken for a spool.
     for path in [*closed, reader.folder / STANDING, reader.folder / FILE]:
         _copy(path, place / path.name)

@@ -11,6 +11,9 @@ from rankscope.spool._head import write_whole
 
 FILE = "standing.json"
 
+SENT_MARK = "sent"
+"""File in which a sender notes the seq below which batches may have been sent; empty: any may."""
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:

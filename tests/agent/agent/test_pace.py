@@ -86,3 +86,10 @@ def test_a_window_with_a_pace_stops_where_it_says() -> None:
     assert seq == FIRST
     window.learn(Stand(seq, 2))
     assert window.may_send(seq, 100)
+
+
+def test_a_hole_that_is_wider_than_the_pace_is_passed_where_nothing_is_ahead_of_the_store() -> None:
+    window = Window(Stand(5, 5), again_below=0, pace=Pace(lambda: 0.0))
+    window.begin(Stand(5, 5))
+
+    assert window.may_send(5 + 2 * FIRST, 100)

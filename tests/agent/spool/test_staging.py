@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.spool import SpoolError, SpoolReader, spools, stage_out
+from rankscope.spool import SENT_MARK, SpoolError, SpoolReader, spools, stage_out
 from tests.agent.spool.sources import Source, assert_true_to, frames, own, spooled, writer
 
 
@@ -89,3 +89,13 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(SpoolError, match=r"cannot be staged out to .*shared"):
         stage_out(tmp_path / "spool", tmp_path / "shared")
+
+
+def test_from_then_on_the_originals_sender_knows_that_any_batch_may_be_sent_from_the_copy(tmp_path: Path) -> None:
+    folder = spooled(tmp_path / "spool", Source(), 5)
+    (folder / SENT_MARK).write_text("2")
+
+    (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
+
+    assert (folder / SENT_MARK).read_bytes() == b""
+    assert not (place / SENT_MARK).exists()
