@@ -33,6 +33,7 @@ class Site:
         settings: Variables for every process.
         mutant: A defect of `tests.system.mutants` that the processes are started with; empty: none.
         spool: The node's spool; default: in the folder.
+        data: Where the store keeps its data; default: in the folder.
 
     Attributes:
         front: chDB behind HTTP.
@@ -53,15 +54,17 @@ class Site:
         settings: Mapping[str, str] | None = None,
         mutant: str = "",
         spool: Path | None = None,
+        data: Path | None = None,
     ) -> None:
         self.folder, self.spool = folder, spool or folder / "spool"
-        for made in (folder / "broker", folder / "store"):
+        data = data or folder / "store"
+        for made in (folder / "broker", data):
             made.mkdir(parents=True)
         self.parts: dict[str, Part] = {}
         self.launcher = python("tests.system.mutants", mutant) if mutant else python("rankscope")
         self.source_program = python("tests.system.sources")
         self._gateway_port = free_port()
-        self.front = FrontProcess(folder / "store")
+        self.front = FrontProcess(data)
         self.store = Store(self.front.url)
         self.broker = Broker(folder / "broker")
         self.broker.start()

@@ -152,7 +152,7 @@ def test_a_killed_store_keeps_what_it_answered_for(trial: Trial) -> None:
 @pytest.mark.timeout(240)
 def test_a_store_without_space_is_waited_for_and_goes_on_when_there_is_some(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", mebibytes=64) as disk:
-        site = Site(disk / "site", spool=tmp_path / "spool")
+        site = Site(tmp_path / "site", data=disk / "data")
         trial = Trial(site, "space")
         try:
             site.add_tiers()
