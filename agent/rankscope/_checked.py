@@ -12,6 +12,8 @@ def checked_step(step: object) -> int:
     Raises:
         ValueError: not a whole number from 0 to 2**63 - 1.
     """
+    if type(step) is int and 0 <= step <= MAX_INT64:  # the usual one, without another call
+        return step
     number = whole_number(step)
     if number is None or not 0 <= number <= MAX_INT64:
         raise ValueError(f"a step is a whole number from 0 to 2**63 - 1, not {step!r}")

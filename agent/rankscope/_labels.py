@@ -92,23 +92,28 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     return kept
 
 
-def numbers(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, float]:
-    """A copy with every value a float; what has no number is left out and noted."""
+def numbers(given: Mapping[str, float], note_fault: NoteFault) -> tuple[dict[str, float], int]:
+    """A copy with every value a float, and the memory of its names if any is long.
+
+    What has no number is left out and noted.
+    """
     try:
         copied: dict[str, float] = {**given}
     except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
         note_fault(f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
-        return {}
+        return {}, 0
     for name, value in copied.items():
         if type(value) is not float or type(name) is not str or len(name) > SHORT:
-            return _converted(copied, note_fault)
-    return copied
+            kept = _converted(copied, note_fault)
+            return kept, sum(map(len, kept)) if any(len(name) > SHORT for name in kept) else 0
+    return copied, 0
 
 
 def _converted(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, float]:
     kept: dict[str, float] = {}
     for name, value in given.items():
-        key = text_of(name, NAME + 1)
+        is_short = type(name) is str and len(name) <= SHORT
+        key = name if is_short else text_of(name, NAME + 1)
         try:
             kept[key] = float(value)
         except Exception as error:  # noqa: BLE001  # a foreign type's __float__ may raise anything
@@ -118,7 +123,7 @@ def _converted(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, f
 
 def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
     """As `numbers`, about as many of them as a span may have."""
-    kept = numbers(given, owner.note_fault)
+    kept, _ = numbers(given, owner.note_fault)
     room = METRICS
     for count, name in enumerate(kept):
         room -= len(name) + _NUMBER_BYTES

@@ -27,7 +27,7 @@ from rankscope_proto.names import EventKind, GapCause, Severity
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
-    from rankscope._span import Span
+    from rankscope._ring import Item
 
 SEAL_S = 1.0
 """A batch is sealed this long after the last one, however small it is."""
@@ -174,7 +174,7 @@ class Pump:
         self._sealer.add_lost(thinned, cause=GapCause.SPOOL_FULL)
         return bool(items)
 
-    def _add(self, item: "Span | Block") -> None:
+    def _add(self, item: "Item") -> None:
         for part in self._sealer.parts(item):
             if not self._sealer.fits(part):
                 self._seal()

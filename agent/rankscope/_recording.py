@@ -23,7 +23,7 @@ from rankscope._ring import Ring
 if TYPE_CHECKING:
     from contextvars import Token
 
-    from rankscope._block import Block
+    from rankscope._ring import Item
     from rankscope._span import Span
     from rankscope._step import LossListener, Step, StepListener
 
@@ -75,7 +75,7 @@ class Recording:
         self._loss_listeners: tuple[LossListener, ...] = ()
         _living.add(self)
 
-    def append(self, item: "Span | Block") -> None:
+    def append(self, item: "Item") -> None:
         """Take finished rows; never waits for I/O, never raises; full: drops and counts them."""
         if self.armed:
             self.ring.append(item)

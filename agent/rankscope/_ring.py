@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rankscope._block import Block
+    from rankscope._metric_rows import MetricRows
     from rankscope._span import Span
+
+    Item = Span | MetricRows | Block
 
 WAKE_ROWS = 2_000
 """Rows that wait before the sealing thread is woken: a full batch."""
@@ -25,7 +28,7 @@ CAPACITY_TEXT = 16 * 1024 * 1024
 
 
 class Ring:
-    """A bounded queue of finished spans and blocks.
+    """A bounded queue of finished spans, log calls and blocks.
 
     Args:
         capacity_rows: Rows kept at most; more are dropped and counted.
@@ -38,7 +41,7 @@ class Ring:
         self._capacity = capacity_rows
         self._capacity_text = capacity_text
         self._text = 0
-        self._items: deque[Span | Block] = deque()
+        self._items: deque[Item] = deque()
         self._rows = 0
         self._dropped: dict[str, int] = {}
         # Re-entrant: a signal handler or a finaliser may emit while its thread is in here.
@@ -47,7 +50,7 @@ class Ring:
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._woken = False
 
-    def append(self, item: "Span | Block") -> bool:
+    def append(self, item: "Item") -> bool:
         """Take a finished item; False when there was no room and its rows were counted as dropped."""
         rows, text = item.count, item.text_bytes
         with self._lock:
@@ -64,9 +67,9 @@ class Ring:
         self._wake.put(None)
         return True
 
-    def drain(self, max_rows: int) -> list["Span | Block"]:
+    def drain(self, max_rows: int) -> list["Item"]:
         """Take the oldest items out, until they hold `max_rows` rows or much text, or none is left."""
-        taken: list[Span | Block] = []
+        taken: list[Item] = []
         rows = text = 0
         with self._lock:
             self._woken = False

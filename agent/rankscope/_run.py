@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
-from rankscope._block import Block, Column
+from rankscope._block import Block
 from rankscope._bounds import NAME
 from rankscope._checked import checked_step
 from rankscope._clock import Clock, SystemClock
@@ -21,6 +21,7 @@ from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._ids import Ids, RandomIds
 from rankscope._labels import labels, numbers, text_of
+from rankscope._metric_rows import MetricRows
 from rankscope._outcome import Outcome, Wait, await_durable, bound_s, status_after
 from rankscope._pump import Pump
 from rankscope._recording import Recording
@@ -229,7 +230,7 @@ class Run:
             value: Anything `float` takes; what it does not take is counted and left out.
             step: Default: the step this process is in, if any.
         """
-        self.log_metrics({text_of(name, NAME + 1): value}, step=step)
+        self.log_metrics({name if type(name) is str else text_of(name, NAME + 1): value}, step=step)
 
     def log_metrics(self, values: Mapping[str, float], *, step: int | None = None) -> None:
         """Record values of several metrics at one moment.
@@ -246,20 +247,17 @@ class Run:
             step = checked_step(step)
         if not recording.armed and not recording.is_forked:
             return
-        around = recording.current_step()
-        if step is None and around is not None:
-            step = around.step
-        kept = numbers(values, recording.note_fault)
+        if step is None:
+            around = recording.current_step()
+            step = None if around is None else around.index
+        kept, text_bytes = numbers(values, recording.note_fault)
         if not kept:
             return
-        columns: dict[str, Column] = {
-            "name": tuple(kept),
-            "value": tuple(kept.values()),
-            "time": (recording.clock.wall_ns(),) * len(kept),
-        }
-        if step is not None:
-            columns["step"] = (step,) * len(kept)
-        recording.append(Block("scalars", len(kept), columns, sum(map(len, kept))))
+        rows = MetricRows(kept, step, recording.mono_ns(), text_bytes)
+        if recording.armed:
+            recording.ring.append(rows)
+        else:
+            recording.note_unrecorded(rows.count)
 
     def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
         """Observe a model's tensors and the phases of its steps; see `rankscope.watch`.

@@ -12,9 +12,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from rankscope._block import Block, Column
-from rankscope._bounds import NAME, bounded, cut, parts, text_size
+from rankscope._bounds import NAME, PART_ROWS, bounded, cut, parts, text_size
 from rankscope._columns import Dictionary, block_of, check, fill
 from rankscope._export import SealedBatch
+from rankscope._metric_rows import MetricRows, metric_block, metric_size, names_size
 from rankscope._span_columns import span_block, span_size
 from rankscope._version import __version__
 from rankscope_proto.columns import SCHEMA_VERSION, SECTION_BY_NAME, SECTIONS
@@ -25,6 +26,7 @@ from rankscope_proto.v1.batch_pb2 import Batch
 if TYPE_CHECKING:
     from rankscope._clock import Clock
     from rankscope._identity import Identity
+    from rankscope._ring import Item
     from rankscope._span import Span
 
 SEAL_ROWS = 2_000
@@ -72,6 +74,7 @@ class Sealer:
         self._sealed: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
         self._spans: list[Span] = []
+        self._calls: list[MetricRows] = []
         self._blocks: dict[str, list[Block]] = {}
         self._losses: dict[tuple[str, GapCause, Numbers], _Loss] = {}
         self.rows = 0
@@ -82,12 +85,16 @@ class Sealer:
         """Whether the batch should be sealed before anything is added."""
         return self.rows >= SEAL_ROWS or self._size >= SEAL_BYTES or self._text >= SEAL_TEXT
 
-    def fits(self, item: "Span | Block") -> bool:
+    def fits(self, item: "Item") -> bool:
         """Whether the batch surely stays below the hard limit with the item; else seal first."""
         return not isinstance(item, Block) or not self.rows or self._size + _block_size(item) < MAX_BYTES // 2
 
-    def parts(self, item: "Span | Block") -> "Sequence[Span | Block]":
-        """What to add for a finished item: it, or a large block in parts; a malformed block becomes a gap."""
+    def parts(self, item: "Item") -> "Sequence[Item]":
+        """What to add for a finished item: it, or a large one in parts; a malformed block becomes a gap."""
+        if isinstance(item, MetricRows):
+            if not item.text_bytes and item.count <= PART_ROWS:
+                return (item,)
+            item = metric_block((item,), self._clock)
         if not isinstance(item, Block):
             return (item,)
         try:
@@ -97,9 +104,15 @@ class Sealer:
             self._refuse(item.section, item.count, error=error)
             return ()
 
-    def add(self, item: "Span | Block") -> None:
-        """Add a span or a part of a block to the open batch."""
-        if isinstance(item, Block):
+    def add(self, item: "Item") -> None:
+        """Add a span, a log call or a part of a block to the open batch."""
+        if isinstance(item, MetricRows):
+            self._size += metric_size(item)
+            self._text += names_size(item)
+            self._calls.append(item)
+        elif isinstance(item, Block):
+            if self._calls and item.section == MetricRows.section:
+                self._lay_calls()
             self._size += _block_size(item)
             self._text += text_size(item)
             self._blocks.setdefault(item.section, []).append(item)
@@ -109,6 +122,11 @@ class Sealer:
             self._text += size
             self._spans.append(item)
         self.rows += item.count
+
+    def _lay_calls(self) -> None:
+        """Make the waiting log calls a block, so that a block that comes now lies behind them."""
+        calls, self._calls = self._calls, []
+        self._blocks.setdefault(MetricRows.section, []).append(metric_block(calls, self._clock))
 
     def add_lost(
         self, dropped: Mapping[str, int], *, cause: GapCause, detail: str = "", numbers: Numbers = None
@@ -169,6 +187,8 @@ class Sealer:
     def emitted(self, section: str) -> int:
         """Rows of a section emitted so far: sealed, waiting in the open batch, or lost."""
         waiting = sum(block.count for block in self._blocks.get(section, ()))
+        if section == MetricRows.section:
+            waiting += sum(rows.count for rows in self._calls)
         if section == "spans":
             waiting += len(self._spans)
         if section == "gaps":
@@ -218,15 +238,22 @@ class Sealer:
             else:
                 self.add_lost({item.section: item.count}, cause=GapCause.OVERSIZE)
 
-    def _size_alone(self, item: "Span | Block") -> int:
+    def _size_alone(self, item: "Item") -> int:
         batch, words = Batch(), Dictionary()
-        block = item if isinstance(item, Block) else span_block([item], self._clock)
+        block = self._as_block(item)
         fill(getattr(batch, block.section), [block], words=words)
         batch.strings.extend(words.strings)
         return batch.ByteSize()
 
-    def _items(self) -> "list[Span | Block]":
-        return [*self._spans, *(block for blocks in self._blocks.values() for block in blocks)]
+    def _as_block(self, item: "Item") -> Block:
+        if isinstance(item, Block):
+            return item
+        if isinstance(item, MetricRows):
+            return metric_block((item,), self._clock)
+        return span_block((item,), self._clock)
+
+    def _items(self) -> "list[Item]":
+        return [*self._spans, *self._calls, *(block for blocks in self._blocks.values() for block in blocks)]
 
     def _built(self) -> tuple[Batch, Counter[str]]:
         try:
@@ -240,6 +267,9 @@ class Sealer:
         batch, words = Batch(), Dictionary()
         counts: Counter[str] = Counter()
         blocks = dict(self._blocks)
+        if self._calls:
+            calls = metric_block(self._calls, self._clock)
+            blocks[calls.section] = [*blocks.get(calls.section, ()), calls]
         if self._spans:
             blocks["spans"] = [*blocks.get("spans", ()), span_block(self._spans, self._clock)]
         for section, laid in blocks.items():
@@ -285,7 +315,7 @@ class Sealer:
         return week
 
     def _clear(self) -> None:
-        self._spans, self._blocks = [], {}
+        self._spans, self._calls, self._blocks = [], [], {}
         self.rows = self._size = self._text = 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rankscope._span import ERROR, Span
 
 if TYPE_CHECKING:
-    from rankscope._block import Block
+    from rankscope._ring import Item
 
 THIN_FROM = {"tensor_stats": 0.80, "spans": 0.90, "scalars": 0.95}
 """How full the room is when a section's rows are no longer kept: what is largest and means least first."""
@@ -72,11 +72,11 @@ class Shortage:
         self._urgent_at = 0.0
         self.is_lasting = True
 
-    def keeps(self, item: "Span | Block", fullness: float) -> bool:
+    def keeps(self, item: "Item", fullness: float) -> bool:
         """Whether an item is to be sealed.
 
         Args:
-            item: A span or a block of rows.
+            item: A span, a log call or a block of rows.
             fullness: How much of the room is in use, 0.0 to 1.0.
         """
         if item.section in LAST_TO_GO:
