@@ -1,8 +1,9 @@
 """Metrics of a run as they are logged: little work for training, the rest for the sealing thread.
 
 A call leaves one small object: a copy of the values, the step and the monotonic time. Columns and wall times
-are made where a batch is sealed, for all calls at once: of the 3.5 µs that a call of ten values took, 2 were
-columns, and a block of its own for each call cost the sealing thread more than all else.
+are made where a batch is sealed, for all calls at once. A block for each call took training 3.5 µs where this
+takes 1.7 (ten values, warm), the sealing thread 11 ms where this takes 3.5 (2,000 calls of one value, longer
+than Python lets another thread wait), and a full ring 33 MiB where this takes 21.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ class MetricRows:
 
     section: ClassVar[str] = "scalars"
 
+    # Positional, as it is made in every log call: given by name the two last take three times as long.
     def __init__(self, values: Mapping[str, float], step: int | None, mono_ns: int, text_bytes: int, /) -> None:
         self.values = values
         self.step = step
