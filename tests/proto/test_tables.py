@@ -226,7 +226,7 @@ def structure(client: Client) -> dict[str, Any]:
     """What each table is made of: its columns in order, its engine, the query of a view."""
     columns = "SELECT table, groupArray((name, type)) FROM system.columns WHERE database = currentDatabase() GROUP BY 1"
     tables = "SELECT name, engine_full, as_select FROM system.tables WHERE database = currentDatabase()"
-    made_of = dict(client.query(columns).result_rows)
+    made_of = {name: made for name, made in client.query(columns).result_rows}  # noqa: C416 - rows are lists here
     return {
         name: (made_of[name], *rest) for name, *rest in client.query(tables).result_rows if "migrations" not in name
     }
