@@ -61,8 +61,13 @@ class Tally:
     flushes: int = 0
 
     def __str__(self) -> str:
+        return f"kills {self.kills.total()}, cuts {self.cuts}"
+
+    @property
+    def details(self) -> str:
+        """Which processes, how much, and what else."""
         each = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))
-        return f"kills {self.kills.total()} ({each}), cuts {self.cuts} ({self.cut_bytes} B), flushes {self.flushes}"
+        return f"{each}; {self.cut_bytes} B cut, flushes {self.flushes}"
 
 
 class Chaos:

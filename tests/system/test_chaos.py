@@ -41,5 +41,6 @@ def test_kills_tail_cuts_and_flushes_lose_nothing_and_double_nothing(
     finally:
         trial.stop()
 
-    tell(f"{tally}\n{report.rows} rows: lost {report.lost}, duplicated {report.duplicated}")
-    assert report.is_clean, f"seed {SEED}: {tally}\n{report}"
+    tell(f"{tally.details}; {report.rows} rows\n{tally}, {report.outcome}")
+    assert report.is_clean, f"seed {SEED}: {tally.details}\n{report}"
+    assert not report.declared.total(), report

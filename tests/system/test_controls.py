@@ -138,7 +138,7 @@ def test_a_defect_is_found_and_the_design_has_none(
 
     report = judged(trial, has_defect=True)
 
-    tell(f"control {mutant}: {', '.join(report.failed)} failed, lost {report.lost}, duplicated {report.duplicated}")
+    tell(f"control {mutant}: {', '.join(report.failed)} failed, {report.outcome}")
     assert report.lost or report.duplicated, report
 
 
@@ -170,5 +170,5 @@ def test_without_a_deduplication_window_a_repeated_insert_doubles_rows(
     if has_window:
         assert report.is_clean, report
         return
-    tell(f"control window 0: {', '.join(report.failed)} failed, lost {report.lost}, duplicated {report.duplicated}")
+    tell(f"control window 0: {', '.join(report.failed)} failed, {report.outcome}")
     assert report.duplicated, report

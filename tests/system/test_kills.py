@@ -39,9 +39,10 @@ def test_a_hundred_kills_of_all_processes_lose_nothing_and_double_nothing(
     finally:
         trial.stop()
 
-    tell(f"seed {seed}: {tally}; {report.rows} rows: lost {report.lost}, duplicated {report.duplicated}")
-    assert report.is_clean, f"seed {seed}: {tally}\n{report}"
-    assert set(tally.kills) == {"agent", "broker", "gateway", "source", "store", "writer"}, tally
+    tell(f"seed {seed}: {tally.details}; {report.rows} rows\n{tally}, {report.outcome}")
+    assert report.is_clean, f"seed {seed}: {tally.details}\n{report}"
+    assert not report.declared.total(), report
+    assert set(tally.kills) == {"agent", "broker", "gateway", "source", "store", "writer"}, tally.details
 
 
 def kinds(site: Site, trial: Trial) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,13 @@ def sealed() -> list[SealedBatch]:
     return made
 
 
-def gap(missing: SealedBatch, **rows: int) -> SealedBatch:
+def gap(missing: SealedBatch, cause: GapCause = GapCause.SPOOL_CORRUPT, **rows: int) -> SealedBatch:
     """What the agent would state of a batch that is gone."""
     sealer = Sealer(identity(ProcessRole.AGENT), clock=ManualClock())
     many = len(rows)
     columns = {
         "class": (GapClass.LOST.code,) * many,
-        "cause": (GapCause.SPOOL_CORRUPT.value,) * many,
+        "cause": (cause.value,) * many,
         "data_kind": tuple(rows),
         "count": tuple(rows.values()),
         "start": (5,) * many,
@@ -84,8 +85,8 @@ def written(batches: list[SealedBatch], folder: Path) -> Truth:
     return truth_of(folder)
 
 
-def judged(store: Store, batches: list[SealedBatch], folder: Path) -> Report:
-    return judge(written(batches, folder), tables_of(store.client, RUN))
+def judged(store: Store, batches: list[SealedBatch], folder: Path, *, may_declare: Collection[str] = ()) -> Report:
+    return judge(written(batches, folder), tables_of(store.client, RUN), may_declare=may_declare)
 
 
 def test_a_run_that_is_all_there_is_clean(store: Store, tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_run_that_is_all_there_is_clean(store: Store, tmp_path: Path) -> None:
     report = judged(store, batches, tmp_path)
 
     assert report.is_clean, report
-    assert str(report).endswith("lost 0, duplicated 0")
+    assert str(report).endswith("lost 0, duplicated 0, declared lost 0")
 
 
 def test_a_batch_that_is_nowhere_is_lost_with_all_its_rows(store: Store, tmp_path: Path) -> None:
@@ -115,27 +116,60 @@ def test_the_last_batch_is_missed_though_no_number_is(store: Store, tmp_path: Pa
     assert judged(store, batches, tmp_path).failed == ["O1"]
 
 
-def test_a_batch_that_a_gap_names_is_not_lost(store: Store, tmp_path: Path) -> None:
+def test_a_batch_that_a_gap_names_is_not_lost_where_the_fault_may_cost_it(store: Store, tmp_path: Path) -> None:
     batches = sealed()
     put(store, *batches[:2], *batches[3:], gap(batches[2], spans=SPANS, scalars=SCALARS))
 
-    report = judged(store, batches, tmp_path)
+    report = judged(store, batches, tmp_path, may_declare={"spool_corrupt"})
 
     assert report.is_clean, report
+    assert str(report).endswith("lost 0, duplicated 0, declared lost 5 (spool_corrupt 5)")
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_stored"),
+    [("spool_corrupt", False), ("quarantined", False), ("conflict", True), ("spool_full", False), ("ring_full", True)],
+)
+def test_a_tier_that_gives_up_a_batch_which_could_be_stored_is_found(
+    store: Store, tmp_path: Path, cause: str, *, is_stored: bool
+) -> None:
+    batches = sealed()
+    false = gap(batches[2], GapCause(cause), spans=SPANS, scalars=SCALARS)
+    put(store, *(batch for batch in batches if is_stored or batch is not batches[2]), false)
+
+    report = judged(store, batches, tmp_path)
+
+    assert report.failed == ["O1 (declared)"]
+    assert report.lost == 0
+    assert report.declared == {cause: SPANS + SCALARS}
+
+
+def test_a_full_spool_is_no_reason_for_the_loss_of_what_it_took(store: Store, tmp_path: Path) -> None:
+    batches = sealed()
+    put(store, *batches[:2], *batches[3:], gap(batches[2], GapCause.SPOOL_FULL, spans=SPANS, scalars=SCALARS))
+
+    assert judged(store, batches, tmp_path, may_declare={"spool_full"}).failed == ["O1 (declared)"]
+
+
+def test_an_unknown_end_that_names_a_batch_hides_a_loss(store: Store, tmp_path: Path) -> None:
+    batches = sealed()
+    put(store, *batches[:2], *batches[3:], gap(batches[2], GapCause.TAIL_UNKNOWN, spans=SPANS, scalars=SCALARS))
+
+    assert judged(store, batches, tmp_path).failed == ["O1 (declared)"]
 
 
 def test_a_gap_that_names_too_few_rows_does_not_balance(store: Store, tmp_path: Path) -> None:
     batches = sealed()
     put(store, *batches[:2], *batches[3:], gap(batches[2], spans=SPANS, scalars=SCALARS - 1))
 
-    assert judged(store, batches, tmp_path).failed == ["O4"]
+    assert judged(store, batches, tmp_path, may_declare={"spool_corrupt"}).failed == ["O4"]
 
 
 def test_a_gap_of_a_batch_found_again_is_void(store: Store, tmp_path: Path) -> None:
     batches = sealed()
     put(store, *batches, gap(batches[2], spans=SPANS, scalars=SCALARS))
 
-    report = judged(store, batches, tmp_path)
+    report = judged(store, batches, tmp_path, may_declare={"spool_corrupt"})
 
     assert report.is_clean, report
 
@@ -186,7 +220,7 @@ def test_rows_with_another_content_are_found(store: Store, tmp_path: Path) -> No
 def test_an_oracle_that_cannot_look_does_not_pass(store: Store, tmp_path: Path) -> None:
     report = judged(store, [], tmp_path)
 
-    assert [verdict.state for verdict in report.verdicts] == [State.UNVERIFIED] * 3
+    assert [verdict.state for verdict in report.verdicts] == [State.UNVERIFIED] * 4
     assert not report.is_clean
 
 

@@ -98,8 +98,9 @@ def test_a_poison_batch_that_parses_is_declared_lost_exactly(trial: Trial) -> No
 
     incarnation = made.header.incarnation.hex()
     wait_until(lambda: rows_declared(trial, incarnation) == ROWS, what="a gap of the writer's")
-    report = trial.settle()
+    report = trial.settle(may_declare={"quarantined"})
     assert report.is_clean, report
+    assert report.declared == {"quarantined": ROWS}
 
 
 def rows_declared(trial: Trial, incarnation: str) -> int:

@@ -1,6 +1,7 @@
 """One run recorded in a site: its sources, their outside ledger, and the oracles' word on what became of it."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from uuid import uuid4
 
@@ -93,15 +94,16 @@ class Trial:
             left = f"{len(self.spools())} spools, {self.site.entries()} entries in the broker"
             raise TimeoutError(f"{error}; left: {left}\n{self.told()}") from None
 
-    def judge(self) -> Report:
-        """The oracles' word on what is stored now."""
-        return judge(truth_of(self.folder), tables_of(self.site.store.client, self.run))
+    def judge(self, *, may_declare: Collection[str] = ()) -> Report:
+        """The oracles' word on what is stored now; gaps may have no causes but these."""
+        tables = tables_of(self.site.store.client, self.run)
+        return judge(truth_of(self.folder), tables, may_declare=may_declare)
 
-    def settle(self, timeout_s: float = DRAIN_S) -> Report:
+    def settle(self, timeout_s: float = DRAIN_S, *, may_declare: Collection[str] = ()) -> Report:
         """Ends the sources, waits until all has arrived, and judges."""
         self.finish()
         self.await_drained(timeout_s)
-        return self.judge()
+        return self.judge(may_declare=may_declare)
 
     def asked(self) -> Verdict:
         """The doctor's answer as a verdict: what it calls a fault is a finding."""
