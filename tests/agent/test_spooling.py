@@ -1,7 +1,9 @@
 """Where a process's spool lies when the data folder is no place for one."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,6 +53,43 @@ def test_nowhere_to_go_at_all_is_an_error_that_names_the_setting(home: Path, mon
 
 
 def test_a_spool_in_memory_has_a_bound_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = noted_bounds(monkeypatch)
+
+    make_spool(find_root(Settings(home, spool_any_fs=False)).settings, WHO).close()
+
+    (bound,) = bounds
+    assert bound is not None
+    assert bound <= MEMORY_BYTES
+
+
+@pytest.mark.parametrize(
+    ("said", "living", "parts"),
+    [({"LOCAL_WORLD_SIZE": "8"}, 0, 8), ({}, 0, 1), ({}, 3, 4), ({"LOCAL_WORLD_SIZE": "2"}, 3, 4)],
+)
+def test_the_processes_of_a_node_share_what_is_free(
+    said: dict[str, str], living: int, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def usage(_: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=10 * 2**30)
+
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    whos = [replace(WHO, incarnation=bytes([number]) * 16) for number in range(living + 1)]
+    settings = Settings(tmp_path, spool=tmp_path, spool_any_fs=True)
+    before = [make_spool(settings, who) for who in whos[:-1]]
+
+    bounds = noted_bounds(monkeypatch)
+    spool = make_spool(settings, whos[-1])
+
+    assert bounds == [2 * 2**30 // parts]
+    for one in [*before, spool]:
+        one.close()
+
+
+def noted_bounds(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The bounds of the spools that are made from now on."""
     bounds: list[int | None] = []
     create = SpoolWriter.create
 
@@ -59,11 +98,7 @@ def test_a_spool_in_memory_has_a_bound_of_its_own(home: Path, monkeypatch: pytes
         return create(*arguments, max_bytes=max_bytes, **more)  # pyright: ignore[reportArgumentType]  # as they came
 
     monkeypatch.setattr(SpoolWriter, "create", noted)
-    make_spool(find_root(Settings(home, spool_any_fs=False)).settings, WHO).close()
-
-    (bound,) = bounds
-    assert bound is not None
-    assert bound <= MEMORY_BYTES
+    return bounds
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,16 @@ class Account:
         self._reader.set_aside(frame, detail)
         self._state(Loss(cause, (frame.seq, frame.seq), rows_of(frame), _sealed_ns(frame), detail))
 
-    def account_for_holes(self) -> None:
+    def account_for_holes(self, *, before: int) -> None:
         """State the batches that were appended and cannot be read.
+
+        Args:
+            before: The batch that goes next; holes behind it are stated when they are reached.
 
         Raises:
             OSError, SpoolError: it cannot be written down.
         """
-        for damage in self._reader.recover():
+        for damage in self._reader.recover(up_to=before):
             behind = self._reader.next(damage.seq_to + 1)
             at_ns = self._reader.head.created_ns if behind is None else _sealed_ns(behind)
             seqs = (damage.seq_from, damage.seq_to)

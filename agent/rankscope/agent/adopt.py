@@ -12,7 +12,7 @@ from rankscope.agent.pace import Pace
 from rankscope.agent.ports import Way, Who
 from rankscope.agent.sender import Sender
 from rankscope.agent.window import Stand, Window
-from rankscope.spool import SENT_MARK, SpoolReader
+from rankscope.spool import SENT_MARK, SpoolReader, is_copied
 from rankscope_proto.constructors import MAX_SEQ
 from rankscope_proto.failpoints import reach
 
@@ -28,8 +28,13 @@ class SentMark:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._path = folder / SENT_MARK
         self._reserved = -1
+
+    def is_copied(self) -> bool:
+        """Whether any batch may have been sent from a copy of the spool, made meanwhile or before."""
+        return is_copied(self._folder)
 
     def below(self, *, owner_is_gone: bool) -> int:
         """Batches below may have been sent by an earlier sender.

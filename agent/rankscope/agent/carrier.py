@@ -12,7 +12,7 @@ from pathlib import Path
 from rankscope.agent.adopt import Adopted
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.courier import Courier
-from rankscope.agent.ways import Ways
+from rankscope.agent.ways import Recorded, Ways
 from rankscope.errors import RankscopeError
 from rankscope.spool import SpoolError, SpoolHeldError, SpoolReader, spools
 
@@ -79,7 +79,7 @@ class Carrier:
         self._is_known = False
         self.removed = 0
         self.held_by_others: dict[Path, str] = {}
-        self.unread: dict[Path, str] = {}
+        self.unsent: dict[Path, str] = {}
 
     @property
     def moved_at(self) -> float:
@@ -94,7 +94,7 @@ class Carrier:
     @property
     def is_through(self) -> bool:
         """Whether the store has all there is; what another process sends counts as not there yet."""
-        is_all_begun = self._is_known and not (self._left or self.held_by_others or self.unread)
+        is_all_begun = self._is_known and not (self._left or self.held_by_others or self.unsent)
         return is_all_begun and all(one.sender.is_delivered() for one in self._senders())
 
     def tick(self) -> None:
@@ -154,32 +154,37 @@ class Carrier:
             self._is_known = False
             return
         self._is_known = True
-        for folder in {*self._left, *self.held_by_others, *self.unread} - found:
+        for folder in {*self._left, *self.held_by_others, *self.unsent} - found:
             self._left.pop(folder, None)
             self.held_by_others.pop(folder, None)
-            self.unread.pop(folder, None)
-        for folder in sorted(found - self._adopted.keys() - self._left.keys()):
+            self.unsent.pop(folder, None)
+        # The newest first: what is live does not wait until thousands of old ones are looked at.
+        for folder in sorted(found - self._adopted.keys() - self._left.keys(), reverse=True):
             try:
                 self._sort(folder)
             except (OSError, SpoolError) as error:
-                self.unread[folder] = f"{folder} cannot be read: {error}; it is left alone"
-                self._complaints.tell(self.unread[folder], about=f"read {folder}")
+                self.unsent[folder] = f"{folder} cannot be read: {error}; it is left alone"
+                self._complaints.tell(self.unsent[folder], about=f"read {folder}")
 
     def _sort(self, folder: Path) -> None:
         reader = SpoolReader(folder)
         try:
             is_gone = reader.owner_is_gone
             is_large = is_gone and reader.backlog_bytes > SMALL_BYTES
+            head = reader.head
         finally:
             reader.close()
-        self.unread.pop(folder, None)
         if is_gone:
+            self.unsent.pop(folder, None)
             self._left[folder] = is_large
+        elif head.sends_itself:
+            self.unsent.pop(folder, None)
+            self.held_by_others[folder] = f"{folder} is sent by process {head.pid} itself, as long as that lives"
         else:
             self._adopt(folder)
 
     def _keys(self, reader: SpoolReader) -> Sequence[str]:
-        return self._ways.keys(reader.folder, reader.head.endpoints)
+        return self._ways.keys(reader.folder, Recorded.of(reader.head))
 
     def _take_up(self) -> None:
         """Begin with what dead processes left, the oldest first."""
@@ -195,7 +200,7 @@ class Carrier:
         try:
             self._adopted[folder] = Adopted(
                 folder,
-                connect=lambda reader: self._ways.connection(reader.head.endpoints),
+                connect=lambda reader: self._ways.connection(Recorded.of(reader.head)),
                 keys=self._keys,
                 courier=self._courier,
                 complaints=self._complaints,
@@ -203,11 +208,14 @@ class Carrier:
             )
         except SpoolHeldError as error:
             self.held_by_others[folder] = str(error)
+            self.unsent.pop(folder, None)
             return False
         except (OSError, RankscopeError) as error:
-            self._complaints.tell(f"{folder} cannot be sent: {error}", about=f"adopt {folder}")
+            self.unsent[folder] = f"{folder} cannot be sent: {error}"
+            self._complaints.tell(self.unsent[folder], about=f"adopt {folder}")
             return False
         self.held_by_others.pop(folder, None)
+        self.unsent.pop(folder, None)
         self._moved_at = time.monotonic()
         return True
 

@@ -79,7 +79,7 @@ class Courier:
         folder = self._root / identity.incarnation.hex()
         if _is_said(folder):
             return
-        own = SpoolHead.of(identity, endpoints=head.endpoints, created_ns=loss.at_ns)
+        own = SpoolHead.of(identity, endpoints=head.endpoints, trust=head.trust, created_ns=loss.at_ns)
         writer = SpoolWriter.create(
             self._root, own, key=key, max_bytes=STATEMENT_BYTES, any_file_system=self._any_file_system
         )

@@ -57,7 +57,7 @@ def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), pati
     try:
         _carry(carrier, patience_s=patience_s)
         faults = {report.failure for report in carrier.reports() if report.failure}
-        faults.update(carrier.held_by_others.values(), carrier.unread.values())
+        faults.update(carrier.held_by_others.values(), carrier.unsent.values())
     finally:
         carrier.close()
         ways.close()

@@ -43,8 +43,8 @@ class Losses(Protocol):
         """Set a batch aside and state its rows as lost."""
         ...
 
-    def account_for_holes(self) -> None:
-        """State what was appended and cannot be read any more."""
+    def account_for_holes(self, *, before: int) -> None:
+        """State what was appended below a number and cannot be read any more."""
         ...
 
 
@@ -53,6 +53,10 @@ class Marks(Protocol):
 
     def reserve(self, seq: int) -> None:
         """Before `seq` is sent: from now on it may have been."""
+        ...
+
+    def is_copied(self) -> bool:
+        """Whether somebody may send the same batches from a copy of the spool."""
         ...
 
 

@@ -10,9 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-import grpc
-
 from rankscope._connection import Failure, Kind, failure_of
+from rankscope._grpc import grpc
 from rankscope.agent.pauses import DENIED_S, Pauses
 from rankscope.agent.ports import Frames, Losses, Marks, Way, Who
 from rankscope.agent.talk import Answers, Talk
@@ -227,7 +226,7 @@ class Sender:
             self._marks.reserve(frame.seq)
             if self._window.first_unanswered is None:
                 self._answered_at = time.monotonic()
-            again = self._window.send(frame.seq, len(frame.payload))
+            again = self._window.send(frame.seq, len(frame.payload)) or self._marks.is_copied()
             self._ahead = None
             self._is_ending |= frame.is_last
             return talk.sealed(frame, base=self._window.base, again=again)
@@ -239,7 +238,8 @@ class Sender:
         if not window.may_send(frame.seq, len(frame.payload)):
             return False
         if any(seq not in self._refused for seq in range(window.next_seq, frame.seq - frame.skipped)):
-            self._losses.account_for_holes()
+            self._keep_standing(now=True)  # what is durable is not read again
+            self._losses.account_for_holes(before=frame.seq)
         return True
 
     def _next_frame(self) -> Frame | None:

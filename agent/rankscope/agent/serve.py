@@ -24,7 +24,7 @@ from rankscope._version import __version__
 from rankscope.agent.carrier import Carrier
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.reception import Reception
-from rankscope.agent.ways import ways_of
+from rankscope.agent.ways import Recorded, ways_of
 from rankscope.errors import RankscopeError
 from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, stage_out
 
@@ -170,9 +170,9 @@ class Agent:
     def _desk(self, incarnation: bytes) -> tuple[Connection, Callable[[], str | None]]:
         folder = self._root / incarnation.hex()
         try:
-            recorded = SpoolHead.read(folder).endpoints
+            recorded = Recorded.of(SpoolHead.read(folder))
         except SpoolError:
-            recorded = ()
+            recorded = Recorded()
         return self._ways.connection(recorded), lambda: next(iter(self._ways.keys(folder, recorded)), None)
 
     def _publish(self) -> None:

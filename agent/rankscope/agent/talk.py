@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol, cast
 
-import grpc
-
 from rankscope._connection import Connection
+from rankscope._grpc import grpc
 from rankscope.agent.ports import Who
 from rankscope.agent.window import Stand
 from rankscope.spool import Frame

@@ -7,12 +7,12 @@ appends, the sender only reads, deletes whole segments below the durable seq, an
 from rankscope.spool._damage import Damage
 from rankscope.spool._errors import SpoolError, SpoolHeldError
 from rankscope.spool._frames import Frame
-from rankscope.spool._head import SpoolHead
+from rankscope.spool._head import SpoolHead, Trust
 from rankscope.spool._locks import FolderLock, Holder
 from rankscope.spool._places import default_bytes, file_system_of, is_local
 from rankscope.spool._reader import SpoolReader
-from rankscope.spool._staging import spools, stage_out
-from rankscope.spool._standing import SENT_MARK, Standing
+from rankscope.spool._staging import living, spools, stage_out
+from rankscope.spool._standing import SENT_MARK, Standing, is_copied, mark_copied
 from rankscope.spool._writer import SpoolWriter, refuse_elsewhere
 
 __all__ = [
@@ -27,9 +27,13 @@ __all__ = [
     "SpoolReader",
     "SpoolWriter",
     "Standing",
+    "Trust",
     "default_bytes",
     "file_system_of",
+    "is_copied",
     "is_local",
+    "living",
+    "mark_copied",
     "refuse_elsewhere",
     "spools",
     "stage_out",

@@ -4,6 +4,7 @@ It is a help and no more: on a full disk nothing is kept, and nothing fails for 
 """
 
 import contextlib
+import shutil
 from pathlib import Path
 
 from rankscope.spool._head import write_whole
@@ -11,6 +12,9 @@ from rankscope.spool._head import write_whole
 FOLDER = "bad"
 MAX_BYTES = 64 * 1024 * 1024
 """Of one spool: four segments. What comes after that is not kept."""
+
+MAX_ROOT_BYTES = 256 * 1024 * 1024
+"""Of all spools of a root that are gone. What is oldest makes way: a node lives for longer than anybody looks."""
 
 
 def keep(folder: Path, name: str, *, data: bytes) -> Path | None:
@@ -44,8 +48,21 @@ def outlive(folder: Path) -> None:
             place = folder.parent / FOLDER
             place.mkdir(mode=0o700, exist_ok=True)
             kept.rename(place / folder.name)
+            _make_room(place)
+
+
+def _make_room(place: Path) -> None:
+    """Remove what was kept of the spools that are gone longest, down to the bound."""
+    held = 0
+    for kept in sorted(place.iterdir(), key=lambda kept: kept.stat().st_mtime_ns, reverse=True):
+        held += _size(kept)
+        if held > MAX_ROOT_BYTES:
+            shutil.rmtree(kept, ignore_errors=True)
 
 
 def _has_room(folder: Path, size: int) -> bool:
-    held = sum(path.stat().st_size for path in (folder / FOLDER).glob("*"))
-    return held + size <= MAX_BYTES
+    return _size(folder / FOLDER) + size <= MAX_BYTES
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*"))

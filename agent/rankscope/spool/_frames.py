@@ -100,11 +100,6 @@ def read_frame_head(data: bytes, offset: int = 0) -> FrameHead | None:
     return FrameHead(length, checksum, data[offset + _START.size : offset + FRAME_HEAD])
 
 
-def frame_seq(head: FrameHead) -> int:
-    """The seq that a head states."""
-    return int.from_bytes(head.facts[:8], "little")
-
-
 def frame_of(head: FrameHead, payload: bytes, *, incarnation: bytes) -> Frame | None:
     """The frame of a head and its payload; None when the checksum says that it is not what was written."""
     if len(payload) != head.length:

@@ -21,6 +21,36 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Trust:
+    """How a spool's gateways are reached, as its process was told: names of files, never what they hold.
+
+    Attributes:
+        tls_ca: File with the authorities that sign the gateway; empty: not given. Absolute, as the others.
+        tls_cert: File with the node's certificate.
+        tls_key: File with that certificate's key.
+        insecure: Whether a key may cross a network without TLS.
+    """
+
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    insecure: bool = False
+
+    @classmethod
+    def of(cls, given: object) -> "Trust":
+        """What a spool's file says of it; nothing where it was written without.
+
+        Raises:
+            TypeError, KeyError: it says something else.
+        """
+        if given is None:
+            return cls()
+        values = cast("dict[str, object]", given)
+        files = [str(values[name]) for name in ("tls_ca", "tls_cert", "tls_key")]
+        return cls(files[0], files[1], files[2], insecure=values["insecure"] is True)
+
+
+@dataclass(frozen=True, slots=True)
 class SpoolHead:
     """The process that a spool belongs to.
 
@@ -40,6 +70,8 @@ class SpoolHead:
         boot_id: Boot of the node.
         endpoints: Gateways to send to, `host:port` each; empty: not known.
         created_ns: Wall clock when the spool was made.
+        trust: How those gateways are reached; empty: as whoever sends thinks right.
+        sends_itself: Whether the process sends it as long as it lives, and nobody else does.
     """
 
     incarnation: bytes
@@ -57,9 +89,19 @@ class SpoolHead:
     boot_id: str = ""
     endpoints: tuple[str, ...] = ()
     created_ns: int = 0
+    trust: Trust = Trust()
+    sends_itself: bool = False
 
     @classmethod
-    def of(cls, identity: "Identity", *, endpoints: "Sequence[str]" = (), created_ns: int) -> "SpoolHead":
+    def of(
+        cls,
+        identity: "Identity",
+        *,
+        endpoints: "Sequence[str]" = (),
+        trust: Trust | None = None,
+        created_ns: int,
+        sends_itself: bool = False,
+    ) -> "SpoolHead":
         """The head of this process's own spool."""
         started = process_start(identity.pid)
         return cls(
@@ -78,6 +120,8 @@ class SpoolHead:
             boot_id=identity.boot_id,
             endpoints=tuple(endpoints),
             created_ns=created_ns,
+            trust=trust or Trust(),
+            sends_itself=sends_itself,
         )
 
     @classmethod
@@ -110,7 +154,7 @@ class SpoolHead:
             values = cast("dict[str, object]", json.loads(path.read_text()))
             if values.pop("version", None) != VERSION:
                 raise ValueError(f"version is not {VERSION}")
-            return cls(**{field.name: _value(values[field.name], field.name) for field in fields(cls)})  # pyright: ignore[reportArgumentType]  # each value is converted to its field's type
+            return cls(**{field.name: _value(_given(values, field.name), field.name) for field in fields(cls)})  # pyright: ignore[reportArgumentType]  # each value is converted to its field's type
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpoolError(f"{path} cannot be read as the head of a spool: {error}") from error
 
@@ -129,6 +173,14 @@ _BYTES = ("incarnation", "launch_id")
 _NUMBERS = {"process_role", "rank", "local_rank", "world_size", "pid", "process_start", "created_ns"}
 
 
+_ADDED = {"trust", "sends_itself"}
+"""Fields that spools of before lack."""
+
+
+def _given(values: "dict[str, object]", name: str) -> object:
+    return values.get(name) if name in _ADDED else values[name]
+
+
 def _value(given: object, name: str) -> object:
     if name in _BYTES:
         found = bytes.fromhex(str(given))
@@ -139,6 +191,10 @@ def _value(given: object, name: str) -> object:
         return int(str(given))
     if name == "endpoints":
         return tuple(map(str, cast("list[object]", given)))
+    if name == "trust":
+        return Trust.of(given)
+    if name == "sends_itself":
+        return given is True
     return str(given)
 
 

@@ -103,7 +103,9 @@ class FolderLock:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise SpoolError(f"{self._path} cannot be written: {error.strerror}; is its folder yours?") from error
+            is_read_only = error.errno == errno.EROFS
+            advice = "copy its folder to a disk that can be written" if is_read_only else "is its folder yours?"
+            raise SpoolError(f"{self._path} cannot be written: {error.strerror}; {advice}") from error
         try:
             self._flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -50,16 +50,17 @@ def is_local(kind: str) -> bool:
     return kind == LOCAL_FUSE or (kind not in NOT_LOCAL and not kind.startswith("fuse."))
 
 
-def default_bytes(root: Path) -> int:
-    """The bound of a spool that nobody gave one: 8 GiB or a fifth of what is free, whichever is less.
+def default_bytes(root: Path, *, sharers: int = 1) -> int:
+    """The bound of a spool that nobody gave one: 8 GiB or its part of a fifth of what is free, whichever is less.
 
     Args:
         root: Where spools lie; it need not exist.
+        sharers: Processes of the node that spool there, this one too, at least 1.
     """
     place = root.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
-    return min(MAX_DEFAULT, shutil.disk_usage(place).free // FREE_PARTS)
+    return min(MAX_DEFAULT, shutil.disk_usage(place).free // FREE_PARTS // sharers)
 
 
 def _unescaped(text: str) -> str:

@@ -11,6 +11,7 @@ import shutil
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -167,17 +168,22 @@ class SpoolReader:
                 return frame
         return None
 
-    def recover(self) -> list[Damage]:
-        """Read all that is held, and say what is missing of it; says so again as long as it lies there.
+    def recover(self, *, up_to: int = _NEVER) -> list[Damage]:
+        """Read what is held and not durable, and say what is missing of it; says so again as long as it lies there.
 
         Where the owner is gone, what lies behind its last whole frame is cut off, a copy of it kept in `bad/`.
+
+        Args:
+            up_to: The batch to stop at: behind a hole everything waits until it is stated, so who sends goes no
+                farther than the hole's end, and has read each batch once when the last hole is stated.
 
         Raises:
             OSError: what is there cannot be read now.
         """
         found: list[Damage] = []
         expected, emitted = 0, Counter[str]()
-        frame = self.next(0)
+        # The last one of those that are durable, where it is held still, says what was emitted before a hole.
+        frame = self.next(max(0, self.durable - 1))
         while frame is not None:
             if expected <= self.durable:
                 expected, emitted = self.durable, self._emitted_at_durable(expected, emitted)
@@ -185,6 +191,8 @@ class SpoolReader:
                 following = self._following(frame)
                 detail = self._seen(expected, frame)
                 found.append(damage_between(expected, frame, emitted=emitted, following=following, detail=detail))
+            if frame.seq >= up_to:
+                return found
             expected, emitted = frame.seq + 1, emitted_with(frame)
             frame = self.next(frame.seq + 1)
         if self.owner_is_gone:
@@ -201,6 +209,8 @@ class SpoolReader:
         gone = [path for path, behind in pairwise(paths) if first_seq_of(behind) <= seq]
         if not gone:
             return 0
+        if first_seq_of(paths[len(gone)]) == seq:
+            self._count_up_to_end(gone[-1])
         with contextlib.suppress(OSError):
             self._standing.write(self.folder, synced=True)
         for path in gone:
@@ -234,6 +244,14 @@ class SpoolReader:
                 if emitted is not None:
                     return seq, emitted
         return self._standing.counted, self._standing.emitted
+
+    def _count_up_to_end(self, path: Path) -> None:
+        """Count what was emitted before the end of a segment: where the next one is damaged nothing else says it."""
+        segment = self._segment(path) if self._standing.counted != self.durable else None
+        if segment is not None:
+            self._read(segment, _NEVER, is_closed=True)
+            counted, emitted = self._counted_below(self.durable)
+            self._standing = replace(self._standing, counted=counted, emitted=emitted)
 
     def remove(self) -> bool:
         """Remove the spool.

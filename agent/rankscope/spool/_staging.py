@@ -8,9 +8,11 @@ from pathlib import Path
 from rankscope.spool._disk import segment_paths, sync_folder
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._head import FILE
+from rankscope.spool._locks import FolderLock
 from rankscope.spool._reader import SpoolReader
 from rankscope.spool._standing import FILE as STANDING
-from rankscope.spool._standing import SENT_MARK
+from rankscope.spool._standing import mark_copied
+from rankscope.spool._writer import OWNER_LOCK
 
 HEX = 32
 
@@ -37,6 +39,15 @@ def _is_spool(entry: "os.DirEntry[str]") -> bool:
     is_named = len(tail) == HEX and all(digit in "0123456789abcdef" for digit in tail)
     folder = Path(entry.path)
     return is_named and not entry.name.startswith(".") and ((folder / FILE).exists() or bool(segment_paths(folder)))
+
+
+def living(root: Path) -> int:
+    """How many processes append to spools below a root.
+
+    Raises:
+        SpoolError: the root cannot be listed now.
+    """
+    return sum(not FolderLock(folder / OWNER_LOCK).is_free() for folder in spools(root))
 
 
 def stage_out(root: Path, target: Path) -> list[Path]:
@@ -77,10 +88,11 @@ def _copy_spool(reader: SpoolReader, place: Path) -> None:
     paths = segment_paths(reader.folder)
     closed = paths if reader.owner_is_gone else paths[:-1]
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Whoever drains the copy may send any of it, which the original's next sender has to know. Where it cannot be
-    # written down there is none: a sender writes too.
+    # Whoever drains one of the two may send any of it, which the other's sender has to know before there are two.
+    mark_copied(place)
+    # Where it cannot be written down nobody can send the original: a sender writes too.
     with contextlib.suppress(OSError):
-        (reader.folder / SENT_MARK).write_bytes(b"")
+        mark_copied(reader.folder)
     # The head last: a folder without it is not taken for a spool.
     for path in [*closed, reader.folder / STANDING, reader.folder / FILE]:
         _copy(path, place / path.name)

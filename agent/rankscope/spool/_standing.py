@@ -14,6 +14,31 @@ FILE = "standing.json"
 SENT_MARK = "sent"
 """File in which a sender notes the seq below which batches may have been sent; empty: any may."""
 
+COPIED_MARK = "copied"
+"""File that is there where a copy of the spool is, or was: whoever drains it may send any batch. A file of its own,
+for the spool's sender writes its mark anew while the copy is made."""
+
+
+def mark_copied(folder: Path) -> None:
+    """Say in a spool that a copy of it may be sent, too.
+
+    Raises:
+        OSError: it cannot be written down.
+    """
+    try:
+        (folder / COPIED_MARK).touch(mode=0o600)
+    except OSError as error:
+        # A full disk may take no new file, and takes another name for one.
+        with contextlib.suppress(FileNotFoundError):
+            (folder / SENT_MARK).rename(folder / COPIED_MARK)
+            return
+        raise error
+
+
+def is_copied(folder: Path) -> bool:
+    """Whether a copy of a spool may be sent, too."""
+    return (folder / COPIED_MARK).exists()
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:

@@ -16,6 +16,7 @@ import pytest
 from rankscope.spool import spools, stage_out
 from tests.agent.agent.agents import AgentProcess
 from tests.agent.agent.spools import Trainer
+from tests.agent.disks import small_disk
 from tests.agent.gateways import ScriptedGateway, refuse
 from tests.ground.processes import ROOT, Children, python, wait_until
 from tests.ground.stacks import clean_environ
@@ -127,6 +128,22 @@ def test_a_spool_that_cannot_be_read_is_left_and_named(gateway: ScriptedGateway,
 
     assert (drained.returncode, waited.returncode) == (1, 1)
     assert str(trainer.folder) in drained.stdout
+
+
+def test_spools_that_cannot_be_written_beside_are_left_with_what_to_do(
+    gateway: ScriptedGateway, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", mebibytes=16) as disk:
+        trainer = left_trainer(disk)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+        done = call(tmp_path, "drain", disk, "--endpoint", gateway.endpoint, "--patience", "0.5", "--json")
+
+    assert done.returncode == 1
+    assert told(done)["left"][0]["batches"] == 3
+    (fault,) = told(done)["faults"]
+    assert str(trainer.folder) in fault
+    assert "copy its folder to a disk that can be written" in fault
 
 
 def test_where_no_gateway_is_known_it_says_how_to_name_one(root: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What cannot be delivered is stated, exactly and once; the rest is delivered."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from rankscope.agent.account import rows_of
 from rankscope.agent.adopt import Adopted
 from rankscope.agent.courier import Courier, Loss
 from rankscope.agent.window import Stand, Window
-from rankscope.spool import Frame, SpoolHead, SpoolReader, spools
+from rankscope.spool import Frame, SpoolHead, SpoolReader, _writer, spools
 from rankscope.testing import rows_of as table_rows_of
 from rankscope_ingest.validate import check
 from rankscope_proto.identity import payload_digest
@@ -115,6 +116,54 @@ def test_damage_is_stated_once_whoever_looks_again(
 
     trainer.end()
     assert len(gaps_of(tmp_path / "spool")) == 1
+
+
+def test_what_lies_behind_a_hole_is_read_once_however_many_holes_there_are(
+    gateway: ScriptedGateway, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_writer, "SEGMENT_BYTES", 8_192)
+    monkeypatch.setattr(_writer, "MIN_SEGMENT_BYTES", 8_192)
+    trainer = Trainer(tmp_path / "spool")
+    trainer.append(400)
+    damaged = range(15, 400, 30)
+    for seq in damaged:
+        spoil(trainer.folder, trainer.batches[seq].payload)
+    size = sum(path.stat().st_size for path in trainer.folder.glob("*.seg"))
+    reads: list[int] = []
+    pread = os.pread
+
+    def counted(descriptor: int, length: int, offset: int) -> bytes:
+        data = pread(descriptor, length, offset)
+        reads.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    deliver(trainer.folder, connection)
+
+    assert len(list(trainer.folder.glob("*.seg"))) < size // 8_192 // 2
+    assert sum(reads) < 4 * size
+    trainer.end()
+    assert sorted(int(gap["seq_from"]) for gap in gaps_of(tmp_path / "spool")) == list(damaged)
+
+
+def test_segments_that_are_damaged_in_a_row_are_stated_with_their_exact_rows(
+    gateway: ScriptedGateway, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_writer, "SEGMENT_BYTES", 8_192)
+    monkeypatch.setattr(_writer, "MIN_SEGMENT_BYTES", 8_192)
+    trainer = Trainer(tmp_path / "spool")
+    trainer.append(300)
+    paths = sorted(trainer.folder.glob("*.seg"))
+    for path in paths[2:6]:
+        path.write_bytes(bytes(path.stat().st_size))
+    seqs = range(int(paths[2].stem), int(paths[6].stem))
+
+    deliver(trainer.folder, connection)
+
+    trainer.end()
+    (gap,) = gaps_of(tmp_path / "spool")
+    assert (gap["seq_from"], gap["seq_to"] + 1) == (seqs.start, seqs.stop)
+    assert (gap["data_kind"], gap["count"]) == ("scalars", 3 * len(seqs))
 
 
 def test_a_statement_made_again_is_the_same_batch_and_a_gateway_takes_it(tmp_path: Path) -> None:

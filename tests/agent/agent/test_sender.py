@@ -10,7 +10,7 @@ import pytest
 from rankscope._connection import Access, Connection
 from rankscope.agent.adopt import Adopted
 from rankscope.agent.sender import Sender
-from rankscope.spool import SpoolReader, spools
+from rankscope.spool import SpoolReader, mark_copied, spools
 from rankscope.testing import rows_of
 from rankscope_ingest.statuses import retry_details
 from rankscope_proto.v1.batch_pb2 import Batch
@@ -95,6 +95,20 @@ def test_what_is_durable_is_asked_for_when_no_more_batches_come(
 
     wait_until(lambda: trainer.writer.durable == 3, what="be durable")
     assert gateway.arrived == [0, 1, 2]
+
+
+def test_what_is_sent_beside_a_copy_may_have_been_sent_before(
+    gateway: ScriptedGateway, trainer: Trainer, send: Send
+) -> None:
+    trainer.append()
+    send(trainer.folder)
+    wait_until(lambda: len(gateway.accepted) == 1, what="arrive")
+
+    mark_copied(trainer.folder)
+    trainer.append()
+
+    wait_until(lambda: len(gateway.accepted) == 2, what="arrive")
+    assert [one.again for one in gateway.accepted] == [False, True]
 
 
 def test_a_broker_that_lost_its_tail_gets_it_again_marked_as_such(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rankscope.agent.adopt import RESERVED, SentMark
+from rankscope.spool import mark_copied
 from rankscope_proto.constructors import MAX_SEQ
 from tests.agent.disks import fill, small_disk
 
@@ -25,3 +26,15 @@ def test_on_a_full_disk_sending_goes_on_and_the_next_sender_takes_all_for_sent(t
 
         assert SentMark(disk).below(owner_is_gone=False) == MAX_SEQ + 1
         assert not list(disk.glob(".*"))
+
+
+def test_a_copy_made_while_a_sender_sends_is_known_to_it_whatever_it_reserves_next(tmp_path: Path) -> None:
+    mark = SentMark(tmp_path)
+    mark.reserve(0)
+    assert not mark.is_copied()
+
+    mark_copied(tmp_path)
+    mark.reserve(RESERVED)
+
+    assert mark.is_copied()
+    assert SentMark(tmp_path).is_copied()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope.spool import Damage, SpoolReader, _segments, _writer, spools
+from rankscope.spool import Damage, SpoolReader, _evidence, _segments, _writer, spools
 from rankscope.spool._frames import FRAME_HEAD, SEGMENT_HEAD
 from tests.agent.spool.sources import Source, assert_true_to, frames, spooled
 
@@ -230,6 +230,21 @@ def test_a_damaged_segment_is_kept_aside_when_it_is_freed_and_outlives_the_spool
 
     assert not specimen.folder.exists()
     assert (specimen.folder.parent / "bad" / specimen.folder.name / path.name).exists()
+
+
+def test_what_is_kept_of_spools_that_are_gone_is_bounded_and_the_oldest_makes_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_evidence, "MAX_ROOT_BYTES", 2_500)
+    for number in range(4):
+        folder = tmp_path / f"spool{number}"
+        folder.mkdir()
+        assert _evidence.keep(folder, "0.batch", data=bytes(1_000))
+        os.utime(folder / "bad", ns=(number, number))
+
+        _evidence.outlive(folder)
+
+    assert sorted(path.name for path in (tmp_path / "bad").iterdir()) == ["spool2", "spool3"]
 
 
 def test_a_batch_set_aside_is_kept_with_the_reason(specimen: Specimen) -> None:

@@ -1,11 +1,12 @@
 """Spools copied to a shared folder before the node's disk is wiped: whole, once, and drained from there."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from rankscope.spool import SENT_MARK, SpoolError, SpoolReader, spools, stage_out
+from rankscope.spool import SENT_MARK, SpoolError, SpoolReader, is_copied, mark_copied, spools, stage_out
 from tests.agent.spool.sources import Source, assert_true_to, frames, own, spooled, writer
 
 
@@ -91,11 +92,29 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         stage_out(tmp_path / "spool", tmp_path / "shared")
 
 
-def test_from_then_on_the_originals_sender_knows_that_any_batch_may_be_sent_from_the_copy(tmp_path: Path) -> None:
+def test_from_then_on_the_senders_of_both_know_that_the_other_may_have_sent_any_batch(tmp_path: Path) -> None:
     folder = spooled(tmp_path / "spool", Source(), 5)
     (folder / SENT_MARK).write_text("2")
+    assert not is_copied(folder)
 
     (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
 
-    assert (folder / SENT_MARK).read_bytes() == b""
+    assert is_copied(folder)
+    assert is_copied(place)
     assert not (place / SENT_MARK).exists()
+
+
+def test_where_the_disk_takes_no_file_the_name_of_one_says_that_there_is_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / SENT_MARK).write_text("2")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", full)
+    mark_copied(tmp_path)
+
+    assert is_copied(tmp_path)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        mark_copied(tmp_path)
