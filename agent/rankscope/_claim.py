@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-import grpc
-
 from rankscope._connection import Connection, Route, failure_of
+from rankscope._grpc import grpc
 from rankscope._host import is_alive, process_space
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError

@@ -1,9 +1,7 @@
 """The gRPC connection of a process: where gateways are, how they are reached, and what their errors mean.
 
 The channel is born in the thread that first needs it, never at import or in `init`'s thread, and a
-forked child never touches it. gRPC's own fork support is therefore turned off, unless the
-environment or an earlier import of gRPC decides otherwise: with it on, each fork of a process with a
-live channel took up to 5 s (20 forks: 19.9 s against 1.3 s), and DataLoader workers are forks.
+forked child never touches it (`_grpc` says what forks cost).
 
 A key never crosses a network in plaintext, unless somebody said that it may.
 """
@@ -16,10 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # read once, when gRPC is imported
-
-import grpc
-
+from rankscope._grpc import grpc
 from rankscope._plaintext import TLS, refuse_plaintext_key
 from rankscope._retry_info import retry_after_s
 from rankscope.errors import ConfigError, ExportError, Rejected, Unavailable
