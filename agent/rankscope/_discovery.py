@@ -25,6 +25,7 @@ class Discovery:
         pid: The server's process.
         token: Hex; new at every start.
         version: Version of the server.
+        broker: URL of its broker, a socket that only its user can open; empty: it does not say.
     """
 
     gateway: str
@@ -32,6 +33,7 @@ class Discovery:
     pid: int
     token: str
     version: str
+    broker: str = ""
 
 
 def write(folder: Path, discovery: Discovery) -> None:
@@ -55,11 +57,12 @@ def read(folder: Path) -> Discovery | None:
                 return None
             fields = cast("dict[str, object]", json.load(file))
         texts = [str(fields[name]) for name in ("gateway", "query", "token", "version")]
+        broker = str(fields.get("broker", ""))  # a server of an older version does not say
         pid = int(str(fields["pid"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     gateway, query, token, version = texts
-    return Discovery(gateway, query, pid, token, version) if pid > 0 and is_alive(pid) else None
+    return Discovery(gateway, query, pid, token, version, broker) if pid > 0 and is_alive(pid) else None
 
 
 def remove(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 `replay` puts a batch into its stream again, to be looked for in the store and inserted if it is not
 there: after a fix it is stored as if nothing had happened, and the gap stated for it is void.
-`discard` gives it up for good.
+`discard` gives it up for good. Where no broker is named, it is that of the server of this user that
+runs in the data folder.
 """
 
 import asyncio
@@ -15,10 +16,13 @@ import typer
 from google.protobuf.message import DecodeError
 from pydantic import SecretStr
 
+from rankscope import _discovery
 from rankscope.cli._output import say, say_aside, say_json, table
-from rankscope_ingest.commands import REDIS_URL, RedisUrlOption
+from rankscope.cli._source import Home, chosen_folder
+from rankscope_ingest.commands import REDIS_URL
 from rankscope_ingest.dead_letters import DeadLetter, DeadLetters, Stage
 from rankscope_ingest.errors import ConfigError, NoSuchLetter
+from rankscope_ingest.settings import GatewaySettings
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.v1.batch_pb2 import Batch
 
@@ -33,17 +37,25 @@ dlq = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="The answer as one JSON document.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of the batches, as `ls` shows them.")]
 All = Annotated[bool, typer.Option("--all", envvar="RANKSCOPE_DLQ_ALL", help="Every batch there is.")]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="RANKSCOPE_REDIS_URL",
+        help=GatewaySettings.model_fields["redis_url"].description or "",
+        show_default=f"the broker of the server in the data folder, else {REDIS_URL}",
+    ),
+]
 Result = TypeVar("Result")
 Letters = list[tuple[str, DeadLetter]]
 
 
 @dlq.command("ls", short_help="Which batches there are.")
-def list_letters(redis_url: RedisUrlOption = REDIS_URL, *, as_json: AsJson = False) -> None:
+def list_letters(redis_url: RedisUrl = None, *, home: Home = None, as_json: AsJson = False) -> None:
     """Which batches there are, the oldest first.
 
     Example: rankscope dlq ls --json
     """
-    letters = _with_letters(redis_url, _every)
+    letters = _with_letters(_broker(redis_url, home), _every)
     items = [_item(letter_id, letter) for letter_id, letter in letters]
     if as_json:
         say_json({"items": items})
@@ -55,19 +67,20 @@ def list_letters(redis_url: RedisUrlOption = REDIS_URL, *, as_json: AsJson = Fal
 @dlq.command("show", short_help="Everything about one batch.")
 def show(
     letter_id: Annotated[str, typer.Argument(metavar="ID", help="The batch's id, as `ls` shows it.")],
-    redis_url: RedisUrlOption = REDIS_URL,
+    redis_url: RedisUrl = None,
     *,
     payload: Annotated[
         Path | None,
         typer.Option(envvar="RANKSCOPE_DLQ_PAYLOAD", help="Write its original bytes to this file.", show_default="no"),
     ] = None,
+    home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Everything about one batch: why it is here, of which run it is, and what it holds.
 
     Example: rankscope dlq show 1795000000000-0 --payload batch.bin
     """
-    letter = _with_letters(redis_url, lambda letters: _found(letters, letter_id))
+    letter = _with_letters(_broker(redis_url, home), lambda letters: _found(letters, letter_id))
     if payload is not None:
         payload.write_bytes(letter.payload)
     item = {**_item(letter_id, letter), "digest": letter.digest.hex(), "sections": _sections(letter)}
@@ -80,7 +93,12 @@ def show(
 
 @dlq.command("replay", short_help="Put batches into their streams again.")
 def replay(
-    ids: Ids = None, redis_url: RedisUrlOption = REDIS_URL, *, is_all: All = False, as_json: AsJson = False
+    ids: Ids = None,
+    redis_url: RedisUrl = None,
+    *,
+    is_all: All = False,
+    home: Home = None,
+    as_json: AsJson = False,
 ) -> None:
     """Put batches into their streams again, to be stored after whatever kept them out was mended.
 
@@ -89,18 +107,23 @@ def replay(
 
     Example: rankscope dlq replay --all
     """
-    _each(ids, redis_url, is_all=is_all, as_json=as_json, done="replayed", act=_replay)
+    _each(ids, _broker(redis_url, home), is_all=is_all, as_json=as_json, done="replayed", act=_replay)
 
 
 @dlq.command("discard", short_help="Give batches up for good.")
 def discard(
-    ids: Ids = None, redis_url: RedisUrlOption = REDIS_URL, *, is_all: All = False, as_json: AsJson = False
+    ids: Ids = None,
+    redis_url: RedisUrl = None,
+    *,
+    is_all: All = False,
+    home: Home = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give batches up for good; what was stated of them as lost stays so.
 
     Example: rankscope dlq discard 1795000000000-0
     """
-    _each(ids, redis_url, is_all=is_all, as_json=as_json, done="discarded", act=_discard)
+    _each(ids, _broker(redis_url, home), is_all=is_all, as_json=as_json, done="discarded", act=_discard)
 
 
 class Act(Protocol):
@@ -138,6 +161,14 @@ async def _replay(letters: DeadLetters, letter_id: str, *, letter: DeadLetter) -
 
 async def _discard(letters: DeadLetters, letter_id: str, *, letter: DeadLetter) -> bool:
     return await letters.drop(letter_id, letter)
+
+
+def _broker(redis_url: str | None, home: Path | None) -> str:
+    """The broker that is named, else that of the server in the data folder, else the usual one."""
+    if redis_url:
+        return redis_url
+    found = _discovery.read(chosen_folder(home))
+    return found.broker if found and found.broker else REDIS_URL
 
 
 def _with_letters(redis_url: str, work: Callable[[DeadLetters], Awaitable[Result]]) -> Result:

@@ -13,7 +13,7 @@ from rankscope import _discovery
 from rankscope.up import Client
 from tests.cli.programs import rankscope
 from tests.ground.processes import Child, alive, answers, descendants, python, wait_until
-from tests.ground.stacks import clean_environ
+from tests.ground.stacks import Stack, clean_environ
 
 ANY_PORTS = ("--query-port", "0", "--gateway-port", "0")
 
@@ -208,3 +208,10 @@ def test_without_home_and_terminal_it_starts_in_a_temporary_folder(tmp_path: Pat
     wait_until(lambda: not alive(started["pid"]), what="it has ended")
 
     assert started["home"].startswith(str(tmp_path))
+
+
+def test_dead_letters_are_looked_for_in_the_broker_of_the_running_server(stack: Stack) -> None:
+    answer = rankscope("dlq", "ls", "--json", home=stack.home)
+
+    assert (answer.status, answer.stderr) == (0, "")
+    assert answer.json["items"] == []

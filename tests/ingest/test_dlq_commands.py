@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from rankscope import _discovery
+from rankscope._discovery import Discovery
 from rankscope.cli import main
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.dead_letters import DeadLetter, DeadLetters, Stage
@@ -80,6 +84,24 @@ def test_batches_are_listed_and_shown_with_their_bytes(broker: Broker, dlq: Dlq,
     assert listed[0]["at"] == "2026-11-18T11:06:40.000+00:00"
     assert shown["sections"]["tensor_stats"] == 3
     assert (tmp_path / "batch.bin").read_bytes() == second.payload
+
+
+def test_the_broker_is_that_of_the_server_in_the_data_folder_unless_one_is_named(
+    broker: Broker, dlq: Dlq, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANKSCOPE_REDIS_URL", raising=False)
+    keep(broker, Sender().next())
+    server = Discovery("127.0.0.1:1", "http://127.0.0.1:1", os.getpid(), "ab", "0", broker=broker.url)
+    _discovery.write(tmp_path, server)
+
+    found = main(["dlq", "ls", "--home", str(tmp_path), "--json"])
+    items = json.loads(capsys.readouterr().out)["items"]
+    _discovery.write(tmp_path, replace(server, broker="redis://127.0.0.1:1/0"))
+    named = dlq("ls", "--home", str(tmp_path))["items"]
+
+    assert found == 0
+    assert [item["seq"] for item in items] == [0]
+    assert named == items
 
 
 def test_what_is_discarded_is_gone_and_the_rest_stays(broker: Broker, dlq: Dlq) -> None:

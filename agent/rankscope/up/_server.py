@@ -27,6 +27,8 @@ from rankscope.up._services import load_service, require
 
 logger = logging.getLogger(__name__)
 
+BROKER_SOCKET = "broker.sock"
+
 BROKER_ALLOWANCE_S = 10.0
 GATEWAY_ALLOWANCE_S = 10.0
 QUERY_ALLOWANCE_S = 5.0
@@ -112,7 +114,7 @@ class LocalServer:
             try:
                 await _start(parts, stop)
                 if not stop.is_set():
-                    self._announce(endpoints)
+                    self._announce(endpoints, broker=_url(sockets / BROKER_SOCKET))
                     on_ready(endpoints)
                 await _watch(parts, stop)
             finally:
@@ -127,7 +129,7 @@ class LocalServer:
         return Ports(query=claims.take(self._wanted.query, host), gateway=claims.take(self._wanted.gateway, host))
 
     def _parts(self, sockets: Path, ports: Ports, beyond: Ports | None, /) -> "Parts":
-        socket = sockets / "broker.sock"
+        socket = sockets / BROKER_SOCKET
         settings = self._settings(socket, ports)
         return Parts(
             broker=TaskPart(
@@ -174,7 +176,7 @@ class LocalServer:
         return given | {
             **CLOSED,
             "RANKSCOPE_HOME": str(self._folder.path),
-            "RANKSCOPE_REDIS_URL": f"unix://{socket}",
+            "RANKSCOPE_REDIS_URL": _url(socket),
             "RANKSCOPE_CLICKHOUSE_URL": f"chdb://{self._folder.store}",
             "RANKSCOPE_BROKER_FOLDER": str(self._folder.broker),
             "RANKSCOPE_GATEWAY_LISTEN": f"127.0.0.1:{ports.gateway}",
@@ -195,13 +197,14 @@ class LocalServer:
             public_gateway=public.endpoint(beyond.gateway) if public and beyond else None,
         )
 
-    def _announce(self, endpoints: Endpoints) -> None:
+    def _announce(self, endpoints: Endpoints, *, broker: str) -> None:
         found = _discovery.Discovery(
             gateway=endpoints.gateway,
             query=endpoints.query,
             pid=endpoints.pid,
             token=secrets.token_hex(16),
             version=endpoints.version,
+            broker=broker,
         )
         _discovery.write(self._folder.path, found)
 
@@ -243,6 +246,10 @@ class Parts:
                 await _first_of(until(self.is_drained), self.writer.ended(), self.broker.ended())
         except TimeoutError:
             logger.warning("the store does not take what was accepted; it stays in the broker for the next start")
+
+
+def _url(socket: Path) -> str:
+    return f"unix://{socket}"
 
 
 @contextmanager
