@@ -40,6 +40,7 @@ SAY_EVERY_S = 60.0
 
 _OPEN_TO_ALL = "/grpc.health.v1.Health/"
 _NO_KEY = "a key is needed: send `authorization: Bearer <key>`; the SDK and the agent take it from RANKSCOPE_KEY"
+_SEVERAL = "several `authorization` values came with this call: send one, with the key of RANKSCOPE_KEY"
 _NOT_VALID = "this key is unknown, expired or revoked: ask for another one and set RANKSCOPE_KEY to it"
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -207,8 +208,12 @@ class Caller:
 
 
 def _key_in(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
-    """The key a call brings; None where it brings none."""
-    for name, value in metadata:
-        if name == "authorization":
-            return bearer(value if isinstance(value, str) else value.decode(errors="replace"))
-    return None
+    """The key a call brings; None where it brings none.
+
+    Raises:
+        Unauthenticated: It brings several, of which a proxy before us may have looked at another one.
+    """
+    values = [value for name, value in metadata if name == "authorization"]
+    if len(values) > 1:
+        raise Unauthenticated(_SEVERAL)
+    return next((bearer(value if isinstance(value, str) else value.decode(errors="replace")) for value in values), None)

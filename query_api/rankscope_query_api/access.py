@@ -68,7 +68,13 @@ def is_foreign(request: Request) -> bool:
 
 
 def _principal(ring: KeyRing, headers: Headers) -> Principal:
-    key = bearer(headers.get("authorization"))
+    given = headers.getlist("authorization")
+    if len(given) > 1:  # a proxy before us may have looked at another one than we would
+        raise UnauthenticatedError(
+            f"{len(given)} Authorization headers came with this request",
+            hint="send one, as `Authorization: Bearer KEY`",
+        )
+    key = bearer(given[0] if given else None)
     principal = ring.principal(key)
     if principal is not None:
         return principal

@@ -83,6 +83,16 @@ async def test_a_call_without_a_key_ends_although_its_body_never_comes(guarded: 
     assert await call.code() is UNAUTHENTICATED
 
 
+@pytest.mark.parametrize("first_is_valid", [True, False])
+async def test_two_keys_in_one_call_are_none(guarded: grpc.aio.Channel, keys: Keys, first_is_valid: bool) -> None:
+    valid, other = bearing(keys.new()), bearing("rsk_00000000_" + "x" * 43)
+
+    error = await refused(guarded, Sender().next(), metadata=(*valid, *other) if first_is_valid else (*other, *valid))
+
+    assert error.code() is UNAUTHENTICATED
+    assert "send one" in (error.details() or "")
+
+
 async def test_an_expired_and_a_revoked_key_are_no_keys(guarded: grpc.aio.Channel, keys: Keys) -> None:
     expired, revoked = keys.new(lifetime_ns=1), keys.new()
     keys.revoke(revoked)

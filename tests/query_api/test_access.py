@@ -100,6 +100,18 @@ def test_the_matrix_asks_every_route_that_reads(store: ClickHouseStore, settings
     assert reading == {template(path) for path in EVERY_ROUTE} | {"/api/v1/storage"}
 
 
+async def test_two_keys_in_one_request_are_none(service: Service) -> None:
+    valid, other = f"Bearer {service.key('default')}", "Bearer rsk_00000000_" + "x" * 43
+
+    answers = [
+        await service.api.get("/api/v1/runs", headers=[("authorization", one) for one in both])
+        for both in ((valid, other), (other, valid), (valid, valid))
+    ]
+
+    assert [answer.status_code for answer in answers] == [401] * 3
+    assert answers[0].headers["www-authenticate"].startswith("Bearer")
+
+
 @pytest.mark.parametrize("query", ["project=other&project=default", "project=default&project=other"])
 async def test_a_project_given_twice_must_be_the_keys_both_times(service: Service, query: str) -> None:
     headers = {"authorization": f"Bearer {service.key('default')}"}
