@@ -185,13 +185,24 @@ def _endpoints(setting: Setting, given: object) -> tuple[str, ...]:
 
 
 def _endpoint(setting: Setting, text: str) -> str:
+    if _SECRET.search(text):  # a key that slipped in here is in no message, no file and no other process
+        raise ConfigError(
+            f"{setting.variable} holds more than an address (it is not shown: it may be secret): "
+            "write host:port, such as 127.0.0.1:8471, and a key into RANKSCOPE_KEY"
+        )
     is_tls = text.startswith("https://")
     address = text
     for scheme in ("http://", "grpc://", "https://"):
         address = address.removeprefix(scheme)
     address = address.rstrip("/")
     host, _, port = address.rpartition(":")
-    if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
+    if (
+        not host
+        or "/" in host
+        or any(map(str.isspace, host))
+        or not (port.isascii() and port.isdigit())
+        or not 0 < int(port) < 65_536
+    ):
         raise ConfigError(f"{setting.variable} is {text!r}: write host:port, such as 127.0.0.1:8471")
     return f"https://{address}" if is_tls else address
 
@@ -261,6 +272,9 @@ def _path(setting: Setting, given: object) -> Path:
     del setting
     return Path(str(given)).expanduser()
 
+
+_SECRET = re.compile(r"[@?#]|rsk_", re.IGNORECASE)
+"""What no address has, and what a user, a password, a query or a key of ours in one does."""
 
 _BYTES = re.compile(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}

@@ -1,6 +1,8 @@
 """Settings: one meaning each, argument before environment before default, wrong values said by name."""
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,29 @@ def test_every_setting_of_the_spool_and_of_who_sends_is_read() -> None:
 def test_one_wrong_endpoint_of_several_is_named() -> None:
     with pytest.raises(ConfigError, match="RANKSCOPE_ENDPOINT is 'b'"):
         Settings.load({"RANKSCOPE_ENDPOINT": "a:1,b"}, home="/h")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://rsk_0badc0de_x@host:8471",
+        "rsk_0badc0de_x",
+        "a:1,u:0badc0de@b:2",
+        "https://h:1/?key=0badc0de",
+        "h#0badc0de:1",
+    ],
+)
+def test_a_key_in_an_endpoint_is_refused_without_being_shown(endpoint: str) -> None:
+    with pytest.raises(ConfigError, match="a key into RANKSCOPE_KEY") as caught:
+        Settings.load({"RANKSCOPE_ENDPOINT": endpoint}, home="/h")
+
+    assert "RANKSCOPE_ENDPOINT" in str(caught.value)
+    assert "0badc0de" not in str(caught.value)
+
+
+def test_an_endpoint_with_a_space_in_it_is_none() -> None:
+    with pytest.raises(ConfigError, match="write host:port"):
+        Settings.load({"RANKSCOPE_ENDPOINT": "one two:1"}, home="/h")
 
 
 def test_a_key_is_never_shown() -> None:
@@ -144,12 +169,16 @@ def test_a_temporary_data_folder_open_to_others_is_refused(tmp_path: Path, monke
 
 
 def test_a_running_server_is_found_and_one_that_is_gone_is_not(tmp_path: Path) -> None:
-    here = Discovery("127.0.0.1:1", "http://127.0.0.1:2", os.getpid(), "ab", "0.1.0")
+    here = Discovery("127.0.0.1:1", "http://127.0.0.1:2", os.getpid(), "ab", "0.1.0", broker="unix:///run/broker.sock")
 
     assert _discovery.read(tmp_path) is None
     _discovery.write(tmp_path, here)
     assert _discovery.read(tmp_path) == here
     assert (tmp_path / "up.json").stat().st_mode & 0o777 == 0o600
+    older = json.loads((tmp_path / "up.json").read_text())
+    del older["broker"]
+    (tmp_path / "up.json").write_text(json.dumps(older))
+    assert _discovery.read(tmp_path) == replace(here, broker="")
     _discovery.write(tmp_path, Discovery("127.0.0.1:1", "http://127.0.0.1:2", 2**22 - 1, "ab", "0.1.0"))
     assert _discovery.read(tmp_path) is None
     _discovery.remove(tmp_path)
