@@ -53,7 +53,14 @@ def test_an_unknown_key_cannot_be_revoked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [[], ["--project", ""], ["--project", "llm", "--expires", "soon"], ["--project", "llm", "--scope", "all"]]
+    "wrong",
+    [
+        [],
+        *(["--project", project] for project in ("", " ", "a/b", "..", "a\tb", "a" * 129)),
+        ["--project", "llm", "--project", "a/b"],
+        ["--project", "llm", "--expires", "soon"],
+        ["--project", "llm", "--scope", "all"],
+    ],
 )
 def test_a_key_that_cannot_be_meant_is_a_wrong_call(wrong: list[str], tmp_path: Path) -> None:
     assert rankscope("keys", "create", *wrong, home=tmp_path).status == 2

@@ -293,3 +293,13 @@ def test_without_a_home_the_data_folder_is_a_temporary_one_of_this_user(tmp_path
 
     assert answer.status == 0
     assert answer.json["environment"]["data_folder"]["path"].startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "command", [("rm", "", "--yes"), ("doctor", ""), ("trace", " "), ("query", "first", "--run", "")]
+)
+def test_an_empty_run_id_is_a_wrong_call(command: tuple[str, ...], tmp_path: Path) -> None:
+    answer = rankscope(*command, home=tmp_path)
+
+    assert answer.status == 2
+    assert "a run's id is not empty" in answer.stderr

@@ -54,7 +54,7 @@ def test_a_run_that_runs_is_never_called_complete_and_its_open_processes_are_nam
 
     *_, verdict, process = run_lines(running)
     assert verdict == "run a: so far every row that arrived is stored"
-    assert process == f"  process 00000000 (rank 3) {LAST_WORD}"
+    assert process == f"  process 00000003 (rank 3) {LAST_WORD}"
     assert "complete" not in "\n".join(run_lines(running))
     assert is_whole(running)
 

@@ -11,14 +11,14 @@ from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._health import environment_lines, environment_report, is_sound
 from rankscope.cli._output import say, say_json, version_line
 from rankscope.cli._run_health import is_whole, run_lines, run_report
-from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder
+from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder, named
 from rankscope.up import DataFolder
 
 
 @app.command("doctor", short_help="What is installed, running, complete.")
 def doctor(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Also check that this run's data is complete.")
+        str | None, typer.Argument(metavar="[RUN]", help="Also check that this run's data is complete.", callback=named)
     ] = None,
     home: Home = None,
     url: Url = None,

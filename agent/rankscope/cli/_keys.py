@@ -12,12 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope._settings import checked_id
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
 from rankscope.cli._output import say, say_aside, say_json, table
 from rankscope.cli._source import AsJson, Home, chosen_folder
 from rankscope.up import UpError
-from rankscope_proto.keys import KeyFile, KeyFileError, Scope, StoredKey
+from rankscope_proto.keys import EVERY_PROJECT, KeyFile, KeyFileError, Scope, StoredKey
 
 FILE = "keys.json"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -70,6 +71,9 @@ def create(  # noqa: PLR0913 - one for each option
     Example: rankscope keys create --project llm --scope ingest --expires 90d
     """
     scopes = [Scope(one.value) for one in scope or (ScopeOption.INGEST, ScopeOption.READ)]
+    for one in project:
+        if one != EVERY_PROJECT:
+            checked_id("--project", one)
     file = key_path(path, home)
     try:
         key, stored = KeyFile(file).create(project, scopes, name=name, lifetime_ns=_lifetime_ns(expires))

@@ -10,7 +10,7 @@ from rankscope.cli._app import app
 from rankscope.cli._columns import laid_out
 from rankscope.cli._errors import QueryRefusedError
 from rankscope.cli._output import say, say_json, say_rest, say_warnings, table
-from rankscope.cli._source import AsJson, Home, Project, Source, Url
+from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
 from rankscope.up import Client, Json, RefusedError
 
 RUN_COLUMNS = ("run_id", "status", "ranks", "launches", "start", "end")
@@ -20,7 +20,10 @@ RUN_COLUMNS = ("run_id", "status", "ranks", "launches", "start", "end")
 def query(  # noqa: PLR0913 - one for each option
     tql: Annotated[str, typer.Argument(metavar="TQL", help="The query; - reads it from stdin.")],
     run: Annotated[
-        str | None, typer.Option("--run", envvar="RANKSCOPE_RUN_ID", help="Look in this run only.", show_default="all")
+        str | None,
+        typer.Option(
+            "--run", envvar="RANKSCOPE_RUN_ID", help="Look in this run only.", show_default="all", callback=named
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
     after: Annotated[

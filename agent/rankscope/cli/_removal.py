@@ -9,7 +9,7 @@ import typer
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK, WrongCallError
 from rankscope.cli._output import plural, say, say_json
-from rankscope.cli._source import AsJson, Home, Project, Source, Url
+from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
 from rankscope.up import Json, quoted
 
 TIMEOUT_S = 3600.0
@@ -18,7 +18,7 @@ TIMEOUT_S = 3600.0
 
 @app.command("rm", short_help="Delete a run.")
 def remove(  # noqa: PLR0913 - one for each option
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.", show_default=False)],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.", show_default=False, callback=named)],
     force: Annotated[bool, typer.Option("--force", help="Delete it even if it may still be running.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: Home = None,

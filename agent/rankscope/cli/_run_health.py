@@ -143,7 +143,8 @@ def _verdict(completeness: Mapping[str, Any], state: Mapping[str, Any]) -> str:
 
 def _open_lines(processes: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
-        f"  process {process['incarnation'][:8]} (rank {process['rank']}) has not said its last word: "
+        # The end tells processes apart; the beginning is a clock, the same for a minute.
+        f"  process {process['incarnation'][-8:]} (rank {process['rank']}) has not said its last word: "
         "up to its last second may be missing"
         for process in processes[:PROCESSES_TOLD]
     ]

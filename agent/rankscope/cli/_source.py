@@ -37,8 +37,24 @@ Project = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", envvar="RANKSCOPE_JSON", help="Print one JSON document and nothing else.")
 ]
+
+
+def named(run: str | None) -> str | None:
+    """The run as it is, for an option or argument that names one.
+
+    Raises:
+        BadParameter: it is empty, as an unset variable of a shell is: that is no way to say "every run".
+    """
+    if run is not None and not run.strip():
+        raise typer.BadParameter("a run's id is not empty")
+    return run
+
+
 RunArgument = Annotated[
-    str | None, typer.Argument(metavar="RUN", envvar="RANKSCOPE_RUN_ID", help="The run.", show_default="the latest")
+    str | None,
+    typer.Argument(
+        metavar="RUN", envvar="RANKSCOPE_RUN_ID", help="The run.", show_default="the latest", callback=named
+    ),
 ]
 
 
