@@ -221,7 +221,6 @@ def _whereabouts(identity: Identity, settings: Settings, endpoints: tuple[str, .
         return f"{what} is kept in {root}: send it with `rankscope drain {root}`"
     if not failure:
         return f"{what} is recorded at {', '.join(endpoints)}"
-    return (
-        f"{what}: {failure}; is it running, and is RANKSCOPE_ENDPOINT right? "
-        f"Training goes on, batches wait in {root}, and this is tried again"
-    )
+    # A failure that asks what may be wrong by itself (a refused key) has its answer there, not in the endpoint.
+    why = failure if failure.endswith("?") else f"{failure}; is it running, and is RANKSCOPE_ENDPOINT right?"
+    return f"{what}: {why} Training goes on, batches wait in {root}, and this is tried again"

@@ -4,18 +4,26 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from rankscope.spool import spools
 from rankscope.testing import rows_of
 from rankscope_proto.v1.batch_pb2 import Batch
-from rankscope_proto.v1.ingest_pb2 import AgentStatus
+from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
 from tests.agent.gateways import ScriptedGateway
 from tests.agent.programs import run_program
 from tests.agent.spooled import rows_in
 from tests.agent.test_init import STEP
 
 DURABLE = STEP + 'run.finish(wait="durable", timeout=60)\n'
+
+
+class DenyingGateway(ScriptedGateway):
+    """Knows nobody's key."""
+
+    def Attach(self, request_iterator: Iterator[AgentStatus], context: grpc.ServicerContext) -> Iterator[Command]:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "this key is unknown")
 
 
 @pytest.fixture
@@ -53,6 +61,25 @@ def test_a_gateway_that_is_not_there_holds_nothing_up_and_the_spool_keeps_all(tm
     assert "tried again" in ended.said[0]
     assert ended.said[1].endswith("5 rows spooled, 0 dropped, 0 not spooled")
     assert rows_in(tmp_path / "spool", "spans")
+
+
+def test_a_refused_key_is_asked_about_and_the_endpoint_is_not(tmp_path: Path) -> None:
+    denying = DenyingGateway()
+
+    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=denying.endpoint, RANKSCOPE_AGENT="thread")
+
+    denying.stop()
+    assert "is RANKSCOPE_KEY right? Training goes on" in ended.said[0]
+    assert "is it running" not in ended.said[0]
+
+
+def test_a_handshake_that_fails_is_said_by_us_and_not_by_grpc_once_a_second(
+    gateway: ScriptedGateway, tmp_path: Path
+) -> None:
+    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=f"https://{gateway.endpoint}", RANKSCOPE_AGENT="thread")
+
+    assert "tried again" in ended.said[0]
+    assert "ssl_transport_security" not in ended.err
 
 
 def test_a_frozen_gateway_holds_the_end_up_no_longer(gateway: ScriptedGateway, tmp_path: Path) -> None:
