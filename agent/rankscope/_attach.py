@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from rankscope._host import process_space, process_start
+from rankscope._host import is_stopped, process_space, process_start
 from rankscope._identity import Identity
 from rankscope.errors import ConfigError, Unavailable
 
@@ -29,6 +29,10 @@ answers, and a rank whose holder seems to live is asked for twice, a heartbeat o
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 """Pauses before an agent that went away is looked for again: they double while it does not stay."""
+
+STOPPED_S = 3.0
+"""How long an agent that was stopped (SIGSTOP, a debugger, a frozen container) is waited for: longer than a busy
+disk stops one."""
 
 LINE_BYTES = 64 * 1024
 
@@ -96,16 +100,19 @@ class Attachment:
             ConfigError: a living process holds the rank; names its node and pid.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._answer is not None, SETTLE_S)
-            answer = self._answer
+            answer = self._changed.wait_for(lambda: self._answer, min(STOPPED_S, SETTLE_S))
+            if answer is None and not is_stopped(_agent_pid(self._root)):
+                answer = self._changed.wait_for(lambda: self._answer, max(0.0, SETTLE_S - STOPPED_S))
         if answer is None:
-            return f"the agent in {self._root} does not answer"
+            return _unanswered(self._root)
         if answer.claim == "refused" and answer.holder is not None:
             raise ConfigError(_taken(answer.holder, self._identity))
         return "" if answer.claim == "granted" else answer.failure or "no gateway answers"
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path) -> str:
         """Nobody is told: the agent looks for new spools by itself."""
+        del folder
+        return ""
 
     def close(self) -> None:
         """Give the rank up; the agent goes on with what is in the spool."""
@@ -213,6 +220,22 @@ def connect(root: Path) -> socket.socket | None:
         connection.close()
         return None
     return connection
+
+
+def _agent_pid(root: Path) -> int:
+    """The process that its file names as the agent; 0: none."""
+    try:
+        return int(str(json.loads((root / AGENT_FILE).read_text())["pid"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
+
+
+def _unanswered(root: Path) -> str:
+    pid = _agent_pid(root)
+    who = f"the agent in {root} (process {pid})" if pid else f"the agent in {root}"
+    if is_stopped(pid):
+        return f"{who} is stopped: shall it go on (`kill -CONT {pid}`)?"
+    return f"{who} does not answer: what does {root / 'agent.log'} say?"
 
 
 def _shut(connection: socket.socket) -> None:

@@ -25,11 +25,14 @@ class Delivery(Protocol):
         """
         ...
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path) -> str:
         """Send what this process spools from now on, if that is not somebody else's task.
 
         Args:
             folder: The spool.
+
+        Returns:
+            Why that cannot be, or "": training goes on all the same, and whoever sends later finds the spool.
         """
         ...
 
@@ -45,11 +48,27 @@ class NoDelivery:
         """Nothing is known to stand in the way."""
         return ""
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path) -> str:
         """Nobody is told."""
+        del folder
+        return ""
 
     def close(self) -> None:
         """There is nothing to let go of."""
+
+
+def sends_itself(settings: Settings, endpoints: tuple[str, ...]) -> bool:
+    """Whether this process will send its spool: then no agent is to be there first.
+
+    Args:
+        settings: This process's.
+        endpoints: Gateways; empty: none is known.
+    """
+    if settings.agent != "thread" or not endpoints:
+        return False
+    from rankscope._connection import survived_fork  # not at the top, as below
+
+    return survived_fork()
 
 
 def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...]) -> Delivery:

@@ -43,6 +43,14 @@ def process_start(pid: int) -> int | None:
     return int(text.rpartition(")")[2].split()[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process of this machine is there and does nothing, as after SIGSTOP or under a debugger."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+    except OSError:
+        return False
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process of this machine runs; a zombie does not."""
     try:

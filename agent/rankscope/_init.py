@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack
 
 from rankscope import _current, _discovery
 from rankscope._agree import Agreement, agree
-from rankscope._delivery import Delivery, deliver
+from rankscope._delivery import Delivery, deliver, sends_itself
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._labels import text_of
@@ -133,7 +133,7 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     identity = _identity(settings, place, run_id=agreed.run_id, launch_id=agreed.launch_id)
     try:
         settings, warning = find_root(settings)
-        writer = make_spool(settings, identity)
+        writer = make_spool(settings, identity, sends_itself=sends_itself(settings, endpoints))
     except SpoolError as error:
         return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
     delivery = deliver(settings, identity, endpoints=endpoints)
@@ -155,7 +155,7 @@ def _recording(writer: SpoolWriter, identity: Identity, *, info: RunInfo, delive
         delivery.close()
         discard(writer)
         raise
-    delivery.begin(writer.folder)
+    failure = delivery.begin(writer.folder) or failure
     run = Run(SpoolExporter(writer), identity=identity, info=info)
     run.on_finish(lambda _: _let_go(run, delivery))
     return run, failure

@@ -12,7 +12,7 @@ from rankscope._connection import Access, Connection, survived_fork
 from rankscope._identity import Identity
 from rankscope._settings import Settings
 from rankscope.agent.adopt import Adopted, adopt
-from rankscope.spool import SpoolError
+from rankscope.spool import SpoolError, SpoolHeldError
 
 GRACE_S = 0.4
 LOOK_S = 0.02
@@ -48,9 +48,15 @@ class ThreadDelivery:
         """
         return self._claim.settle().failure
 
-    def begin(self, folder: Path) -> None:
-        """Send a spool from now on."""
-        self._adopted = adopt(folder, connect=lambda: self._connection)
+    def begin(self, folder: Path) -> str:
+        """Send a spool from now on; one that somebody sends already is left to them."""
+        try:
+            self._adopted = adopt(folder, connect=lambda: self._connection)
+        except SpoolHeldError:
+            return ""
+        except (OSError, SpoolError) as error:
+            return f"nothing is sent from here ({error}); is something wrong with its disk?"
+        return ""
 
     def close(self) -> None:
         """Give the rank up, and the gateway a moment for the last batches."""
@@ -77,8 +83,10 @@ class ForkedDelivery:
             "start it with `spawn`, or use RANKSCOPE_AGENT=process"
         )
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path) -> str:
         """It waits there."""
+        del folder
+        return ""
 
     def close(self) -> None:
         """There is nothing to let go of."""

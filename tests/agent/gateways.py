@@ -15,6 +15,7 @@ from rankscope_proto.v1.ingest_pb2_grpc import (
     add_ControlServicer_to_server,
     add_IngestServicer_to_server,
 )
+from tests.ground.certificates import Pair
 
 CREDIT = 4 * 1024 * 1024
 
@@ -24,6 +25,10 @@ Answer = Callable[[Sealed, grpc.ServicerContext], Ack | None]
 
 class ScriptedGateway(IngestServicer, ControlServicer):
     """Accepts in order, as the real one, except where a test said otherwise.
+
+    Args:
+        port: Where it listens; 0: anywhere.
+        tls: Its certificate; None: in plaintext.
 
     Attributes:
         accepted: The batches accepted, in order.
@@ -38,7 +43,7 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         lags: While set, nothing becomes durable.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, tls: Pair | None = None) -> None:
         self.accepted: list[Sealed] = []
         self.arrived: list[int] = []
         self.answers: deque[Answer] = deque()
@@ -54,7 +59,14 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         self._server = grpc.server(ThreadPoolExecutor(8))
         add_IngestServicer_to_server(self, self._server)
         add_ControlServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        address = f"127.0.0.1:{port}"
+        self.port = (
+            self._server.add_insecure_port(address)
+            if tls is None
+            else self._server.add_secure_port(
+                address, grpc.ssl_server_credentials([(tls.key.read_bytes(), tls.cert.read_bytes())])
+            )
+        )
         self._server.start()
 
     @property
