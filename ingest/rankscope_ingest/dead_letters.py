@@ -6,6 +6,7 @@ a batch beyond the bound is not kept, which the caller counts and says.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -102,6 +103,9 @@ class DeadLetter:
         )
 
 
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+
 class DeadLetters:
     """The letters in a broker.
 
@@ -148,7 +152,9 @@ class DeadLetters:
         return [(key.decode(), DeadLetter.of(values)) for key, values in found]
 
     async def find(self, letter_id: str) -> DeadLetter | None:
-        """The letter of that id; None where there is none."""
+        """The letter of that id; None where there is none, as there is none of what can be no id."""
+        if not _is_id(letter_id):
+            return None
         answer = await self._connection.command("XRANGE", LETTERS, letter_id, letter_id)
         found = cast("list[tuple[bytes, Mapping[bytes, bytes]]]", answer)
         return DeadLetter.of(found[0][1]) if found else None
@@ -177,6 +183,11 @@ class DeadLetters:
             memory = int((await self._connection.info())["maxmemory"])
             self._bound = min(MAX_BYTES, memory // SHARE_OF_MEMORY) if memory else MAX_BYTES
         return self._bound
+
+
+def _is_id(text: str) -> bool:
+    """Whether a stream's entry can be called so: two numbers of 64 bits."""
+    return bool(_ID.fullmatch(text)) and all(int(part) < 2**64 for part in text.split("-"))
 
 
 def _say(letter: DeadLetter, kept: Kept) -> None:

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from pydantic import SecretStr
 
 from rankscope import _discovery
+from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._output import say, say_aside, say_json, table
 from rankscope.cli._source import Home, chosen_folder
 from rankscope_ingest.commands import REDIS_URL
@@ -99,15 +100,15 @@ def replay(
     is_all: All = False,
     home: Home = None,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Put batches into their streams again, to be stored after whatever kept them out was mended.
 
     Safe to repeat: what is in the store already is not inserted twice. A batch in conflict is not replayed, because
-    its place is another batch's.
+    its place is another batch's; exit 1 where it was named.
 
     Example: rankscope dlq replay --all
     """
-    _each(ids, _broker(redis_url, home), is_all=is_all, as_json=as_json, done="replayed", act=_replay)
+    return _each(ids, _broker(redis_url, home), is_all=is_all, as_json=as_json, done="replayed", act=_replay)
 
 
 @dlq.command("discard", short_help="Give batches up for good.")
@@ -118,12 +119,12 @@ def discard(
     is_all: All = False,
     home: Home = None,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Give batches up for good; what was stated of them as lost stays so.
 
     Example: rankscope dlq discard 1795000000000-0
     """
-    _each(ids, _broker(redis_url, home), is_all=is_all, as_json=as_json, done="discarded", act=_discard)
+    return _each(ids, _broker(redis_url, home), is_all=is_all, as_json=as_json, done="discarded", act=_discard)
 
 
 class Act(Protocol):
@@ -134,13 +135,18 @@ class Act(Protocol):
         ...
 
 
-def _each(ids: list[str] | None, redis_url: str, *, is_all: bool, as_json: bool, done: str, act: Act) -> None:
+def _each(ids: list[str] | None, redis_url: str, *, is_all: bool, as_json: bool, done: str, act: Act) -> int:
     if bool(ids) == is_all:
         raise ConfigError("name batches by their ids (`rankscope dlq ls`), or all of them by --all")
     acted, left = _with_letters(redis_url, lambda letters: _act(letters, ids or (), is_all=is_all, act=act))
     if as_json:
         say_json({done: acted, "left": left})
-        return
+    else:
+        _say_acted(done, acted, left=left)
+    return FAILED if left and not is_all else OK
+
+
+def _say_acted(done: str, acted: list[str], *, left: list[str]) -> None:
     say(f"{done}: {len(acted)}")
     for letter_id in left:
         say_aside(f"left: {letter_id}: another batch has its place; `rankscope dlq discard {letter_id}` gives it up")

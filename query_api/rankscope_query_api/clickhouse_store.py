@@ -1,5 +1,6 @@
 """`TraceStore` over ClickHouse or chDB: the readers, put together."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ from rankscope_query_api.values import RunKey, Table, Value
 FITNESS = """
 SELECT version() AS version, groupArray(name) AS names FROM system.tables
 WHERE database = currentDatabase()"""
+
+MOST_PASSES = 4
+"""Of a deletion: a run that goes on writing would be deleted for as long as it runs."""
 
 MIGRATED = "SELECT max(version) AS migrated FROM schema_migrations"
 
@@ -44,9 +48,15 @@ class ClickHouseStore:
     async def delete(self, key: RunKey) -> Mapping[str, int]:
         """See `TraceStore`."""
         where = {"project": key.project, "run": key.run}
-        counted = (await self._door.select(COUNTED, where)).records()
-        await self._door.erase(DELETED, where)
-        return {row["table"]: row["rows"] for row in counted}
+        deleted = Counter[str]()
+        # A batch that comes while the tables are gone through stays in those done before: looked for until none is.
+        for _ in range(MOST_PASSES):
+            found = {row["table"]: row["rows"] for row in (await self._door.select(COUNTED, where)).records()}
+            deleted.update(found)
+            if not any(found.values()):
+                break
+            await self._door.erase(DELETED, where)
+        return dict(deleted)
 
     def as_nobodys_project(self) -> "ClickHouseStore":
         """See `TraceStore`."""

@@ -33,9 +33,9 @@ def dlq(broker: Broker, capsys: pytest.CaptureFixture[str]) -> Dlq:
     """Runs a command against the broker; gives its JSON document, or its exit status where it failed."""
 
     def run(*arguments: str) -> Any:
-        status = main(["dlq", *arguments, "--redis-url", broker.url, "--json"])
+        status = main(["dlq", arguments[0], "--redis-url", broker.url, "--json", *arguments[1:]])
         answer = capsys.readouterr()
-        return json.loads(answer.out) if status == 0 else (status, json.loads(answer.err))
+        return json.loads(answer.out) if status == 0 else (status, json.loads(answer.err or answer.out))
 
     return run
 
@@ -122,7 +122,19 @@ def test_a_batch_in_conflict_is_not_replayed(broker: Broker, dlq: Dlq) -> None:
     (item,) = dlq("ls")["items"]
 
     assert dlq("replay", "--all") == {"replayed": [], "left": [item["id"]]}
+    assert dlq("replay", item["id"]) == (1, {"replayed": [], "left": [item["id"]]})
     assert [one["id"] for one in dlq("ls")["items"]] == [item["id"]]
+
+
+@pytest.mark.parametrize("command", ["show", "replay", "discard"])
+@pytest.mark.parametrize("letter_id", ["nope", "1", "1-0", f"{2**64}-0", "-", ""])
+def test_what_is_no_id_is_no_batch(broker: Broker, dlq: Dlq, command: str, letter_id: str) -> None:
+    keep(broker, Sender().next())
+
+    status, error = dlq(command, "--", letter_id)
+
+    assert (status, error["code"]) == (1, "no_such_letter")
+    assert len(dlq("ls")["items"]) == 1
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "1-0")])

@@ -1,6 +1,6 @@
 """Deleting a run: all of it, from every table, and nothing of any other."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -16,7 +16,7 @@ from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reading.deletion import DELETED
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
-from rankscope_query_api.values import RunKey
+from rankscope_query_api.values import RunKey, Table, Value
 from tests.ground.stores import Store
 from tests.proto.batches import insert
 from tests.query_api.asking import error_in, get
@@ -126,6 +126,38 @@ async def store_of_own(own: Store) -> AsyncIterator[TraceStore]:
     opened = ClickHouseStore(ClickHouse(Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": own.url}), Metrics()))
     yield opened
     await opened.close()
+
+
+class Overtaken:
+    """A store into which something comes in the middle of the first deletion."""
+
+    def __init__(self, door: ClickHouse, *, arrive: Callable[[], None]) -> None:
+        self._door = door
+        self._arrivals = [arrive]
+
+    async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
+        """As the store."""
+        return await self._door.select(statement, parameters)
+
+    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+        """As the store, and before the last table something comes, once."""
+        await self._door.erase(statements[:-1], parameters)
+        while self._arrivals:
+            self._arrivals.pop()()
+        await self._door.erase(statements[-1:], parameters)
+
+
+async def test_a_batch_that_comes_while_its_run_is_deleted_leaves_no_part_of_itself(own: Store) -> None:
+    write(own, ("default", "r"))
+    before = rows_of(own, "default", "r")
+    clickhouse = ClickHouse(Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": own.url}), Metrics())
+    store = ClickHouseStore(clickhouse, Overtaken(clickhouse, arrive=lambda: write(own, ("default", "r"), ended=False)))
+
+    deleted = await store.delete(RunKey("default", "r"))
+
+    await store.close()
+    assert rows_of(own, "default", "r") == {}
+    assert deleted["spans"] == 2 * before["spans"]
 
 
 async def test_an_admin_of_one_project_deletes_nothing_of_another(
