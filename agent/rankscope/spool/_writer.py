@@ -1,8 +1,8 @@
 """The owner's side of a spool: sealed batches are appended, and that is all the trainer waits for.
 
 Promises: `append` raises nothing that a disk can cause, and takes a batch whole or not at all; what it took survives
-the death of every process; the spool never grows above its bound, but for the reserve; no thread, no lock that a
-sender holds.
+the death of every process; the spool never grows above its bound, but for the reserve; where somebody removes it
+under the process it is made again, and only what was in it is lost; no thread, no lock that a sender holds.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from rankscope._export import SealedBatch
 from rankscope.spool._disk import RESERVE, RESERVE_BYTES, OpenSegment, make_reserve, segment_paths, sync_folder
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._frames import SEGMENT_HEAD, frame_head
-from rankscope.spool._head import SpoolHead
+from rankscope.spool._head import FILE, SpoolHead, write_whole
 from rankscope.spool._locks import FolderLock
 from rankscope.spool._places import MOUNTS, default_bytes, file_system_of, is_local
 from rankscope.spool._standing import Watched
@@ -29,6 +29,10 @@ SEGMENTS = 8
 
 LOOK_S = 1.0
 """Age at which what the disk holds is counted again."""
+
+TOUCH_S = 3_600.0
+"""Age at which the files that are written once are made to look young: cleaners of temporary folders remove files by
+their age, and after 10 days take a long training's lock for rubbish."""
 
 DRAFT_S = 60.0
 """Age at which a folder without its final name was left by a process that is gone: making one takes milliseconds."""
@@ -44,17 +48,26 @@ class SpoolWriter:
         folder: The spool's folder.
         head: Whose it is.
         lock: The owner's lock, taken.
+        key: The API key beside it; None: none.
         max_bytes: Bound of the segments' bytes.
         fsync_each: Wait for the disk at each append, not only at each `sync`.
     """
 
     def __init__(
-        self, folder: Path, head: SpoolHead, *, lock: FolderLock, max_bytes: int, fsync_each: bool = False
+        self,
+        folder: Path,
+        head: SpoolHead,
+        *,
+        lock: FolderLock,
+        key: str | None = None,
+        max_bytes: int,
+        fsync_each: bool = False,
     ) -> None:
         self.folder = folder
         self.next_seq = 0
         self._head = head
         self._lock = lock
+        self._key = key
         self._max_bytes = max_bytes
         self._segment_bytes = max(MIN_SEGMENT_BYTES, min(SEGMENT_BYTES, max_bytes // SEGMENTS))
         self._fsync_each = fsync_each
@@ -64,6 +77,7 @@ class SpoolWriter:
         self._is_listed = True
         self._held = self._room = 0
         self._looked_at = float("-inf")
+        self._touched_at = time.monotonic()
         self._is_stuck = False
         self._is_closed = False
 
@@ -102,7 +116,7 @@ class SpoolWriter:
                 "name a folder that you can write with RANKSCOPE_SPOOL"
             ) from error
         bound = default_bytes(root) if max_bytes is None else max_bytes
-        writer = cls(folder, head, lock=lock, max_bytes=bound, fsync_each=fsync_each)
+        writer = cls(folder, head, lock=lock, key=key, max_bytes=bound, fsync_each=fsync_each)
         make_reserve(folder)
         return writer
 
@@ -137,6 +151,7 @@ class SpoolWriter:
         """
         if self._is_closed or batch.seq < self.next_seq:
             return False
+        self._stay_in_place()
         head = frame_head(batch, skipped=batch.seq - self.next_seq, is_last=is_last)
         parts = [head, batch.payload]
         taken = self._appended(batch, parts, in_reserve=False) or (
@@ -151,9 +166,8 @@ class SpoolWriter:
         """Once a second: have the disk keep what was appended, and see to the reserve."""
         if self._is_closed:
             return
+        self._stay_in_place()
         self._look(anew=True)
-        if self._segment is not None and not self._segment.is_in_place():
-            self._finish_segment()  # somebody removed it: what comes from here on is kept
         self._sync_segments()
         if not self._is_stuck:
             make_reserve(self.folder)
@@ -216,12 +230,29 @@ class SpoolWriter:
             return OpenSegment.of_reserve(self.folder, seq, incarnation=self._head.incarnation)
         if not self._has_room(SEGMENT_HEAD + size):
             return None
-        if not self.folder.exists():  # somebody removed it: what comes from here on is kept
-            self.folder.mkdir(mode=0o700)
+        return OpenSegment.make(self.folder, seq, incarnation=self._head.incarnation)
+
+    def _stay_in_place(self) -> None:
+        """Where somebody removed the spool, or a part of it, have what comes from here on in a whole one."""
+        if self._segment is not None and not self._segment.is_in_place():
+            self._finish_segment()
+        with contextlib.suppress(OSError, SpoolError):  # then there is no room there, and the next append says so
+            if not (self.folder / FILE).exists():
+                self._make_again()
+            elif time.monotonic() - self._touched_at > TOUCH_S:
+                self._touched_at = time.monotonic()
+                for name in (OWNER_LOCK, FILE, KEY, RESERVE):
+                    _touch(self.folder / name)
+
+    def _make_again(self) -> None:
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (self.folder / OWNER_LOCK).exists():
+            self._lock.release()
             self._lock = FolderLock(self.folder / OWNER_LOCK)
             self._lock.take()
-            self._head.write(self.folder)
-        return OpenSegment.make(self.folder, seq, incarnation=self._head.incarnation)
+        _furnish(self.folder, head=self._head, key=self._key)
+        self._looked_at = float("-inf")
 
     def _install(self, segment: OpenSegment) -> None:
         if segment is not self._segment:
@@ -313,11 +344,7 @@ def _made(root: Path, folder: Path, *, head: SpoolHead, key: str | None) -> Fold
     draft = root / f".{folder.name}.{os.getpid()}"
     draft.mkdir(mode=0o700)
     try:
-        head.write(draft)
-        if key is not None:
-            descriptor = os.open(draft / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(key)
+        _furnish(draft, head=head, key=key)
         lock = FolderLock(draft / OWNER_LOCK)
         lock.take()
         draft.rename(folder)
@@ -326,6 +353,18 @@ def _made(root: Path, folder: Path, *, head: SpoolHead, key: str | None) -> Fold
         raise
     sync_folder(root)
     return lock.moved(folder / OWNER_LOCK)
+
+
+def _furnish(folder: Path, *, head: SpoolHead, key: str | None) -> None:
+    """Write what a spool's folder holds from the start; the head last: without it nothing is sent."""
+    if key is not None:
+        write_whole(folder / KEY, key.encode())
+    head.write(folder)
+
+
+def _touch(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(path)
 
 
 def _sweep(root: Path) -> None:

@@ -1,15 +1,17 @@
 """What is appended can be read, byte for byte, while and after it is written; a bound is a bound."""
 
 import os
+import shutil
 import stat
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope.spool import SpoolError, SpoolHead, SpoolReader, SpoolWriter, _writer, spools
+from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolReader, SpoolWriter, _writer, spools
 from tests.agent.spool.sources import NOW_NS, Source, assert_true_to, frames, own, spooled, writer
 
 
@@ -210,6 +212,51 @@ def test_files_removed_under_a_living_writer_cost_what_was_in_them(tmp_path: Pat
     assert dict(damage.rows_by_section) == dict(source.gone(range(3)))
     assert not reader.owner_is_gone
     reader.close()
+    spool.close()
+
+
+@pytest.mark.parametrize("what", ["spool.json", "spool", "root"])
+def test_a_spool_removed_under_its_living_owner_is_made_again_whole(tmp_path: Path, what: str) -> None:
+    source, root = Source(who=own()), tmp_path / "root"
+    head = SpoolHead.of(source.who, created_ns=NOW_NS)
+    spool = SpoolWriter.create(root, head, key="rsk_k", max_bytes=2**24)
+    for _ in range(3):
+        assert spool.append(source.seal())
+    if what == "spool.json":
+        (spool.folder / what).unlink()
+    else:
+        shutil.rmtree(spool.folder if what == "spool" else root)
+
+    assert spool.append(source.seal())  # at once: also the last word of a run that ends now
+
+    spool.sync()
+    assert SpoolHead.read(spool.folder) == head
+    reader = SpoolReader(spool.folder)
+    assert [frame.seq for frame in frames(reader)] == ([0, 1, 2, 3] if what == "spool.json" else [3])
+    assert reader.key == "rsk_k"
+    assert not reader.owner_is_gone
+    assert (spool.folder / "reserve").exists()
+    lost = [Counter(one.rows_by_section) for one in reader.recover()]
+    assert lost == ([] if what == "spool.json" else [source.gone(range(3))])
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (root, spool.folder)} == {0o700}
+    reader.close()
+    spool.close()
+    assert FolderLock(spool.folder / "owner.lock").is_free()
+
+
+def test_what_is_written_once_stays_young_for_those_who_remove_what_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source(who=own())
+    spool = writer(tmp_path, who=source.who)
+    ages = {name: spool.folder / name for name in ("spool.json", "owner.lock")}
+    for path in ages.values():
+        os.utime(path, (0, 0))
+    monkeypatch.setattr(_writer, "TOUCH_S", 0.0)
+
+    assert spool.append(source.seal())
+
+    assert all(path.stat().st_mtime > 0 for path in ages.values())
     spool.close()
 
 
