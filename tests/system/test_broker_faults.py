@@ -17,11 +17,12 @@ from tests.system.trial import Trial
 STREAMS = [STREAM.format(shard=shard) for shard in range(SHARDS)]
 
 
-def test_a_killed_broker_is_back_in_seconds_and_nothing_is_lost(trial: Trial) -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_killed_broker_is_back_in_seconds_and_nothing_is_lost(trial: Trial, times: int) -> None:
     trial.add_source()
     trial.await_stored(5)
 
-    for _ in range(4):
+    for _ in range(times):
         trial.site.broker.kill()
         trial.site.broker.start()
         assert not trial.fresh().findings
@@ -119,12 +120,13 @@ def test_an_emptied_stream_comes_again_though_nothing_follows(trial: Trial) -> N
     assert report.is_clean, report
 
 
-def test_a_broker_that_sleeps_is_waited_for(trial: Trial) -> None:
+@pytest.mark.parametrize("seconds", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_broker_that_sleeps_is_waited_for(trial: Trial, seconds: int) -> None:
     trial.add_source()
     trial.await_stored(5)
 
-    with redis.Redis.from_url(trial.site.broker.url, socket_timeout=30) as client:
-        client.execute_command("DEBUG", "SLEEP", "8")
+    with redis.Redis.from_url(trial.site.broker.url, socket_timeout=60) as client:
+        client.execute_command("DEBUG", "SLEEP", str(seconds))
 
     assert not trial.fresh().findings
     report = trial.settle()
@@ -170,6 +172,7 @@ def test_a_broker_that_evicts_is_refused_at_the_start(tier: str, children: Child
         broker.stop()
 
 
+@pytest.mark.slow
 def test_tiers_wait_for_a_broker_that_starts_last(own_site: Site) -> None:
     own_site.add_tiers()
     own_site.broker.kill()

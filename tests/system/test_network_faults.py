@@ -19,12 +19,13 @@ LOAD_S = 3.0
 connection made and seen, so much later. Nothing of it is the agent's patience."""
 
 
-def test_connections_cut_at_a_batch_lose_nothing_and_double_nothing(trial: Trial) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_connections_cut_at_a_batch_lose_nothing_and_double_nothing(trial: Trial, rounds: int) -> None:
     link = trial.site.links["gateway"]
     trial.add_source()
     trial.await_stored(5)
 
-    for cut in list(Cut) * 3:
+    for cut in list(Cut) * rounds:
         before = link.cuts
         link.cut(cut, at_least=1 if cut is Cut.MID_REPLY else BATCH_BYTES)
         wait_until(lambda before=before: link.cuts > before, what=f"a cut {cut}")
@@ -35,7 +36,7 @@ def test_connections_cut_at_a_batch_lose_nothing_and_double_nothing(trial: Trial
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_black_hole_fills_the_spool_and_is_made_up_for(trial: Trial, seconds: int) -> None:
     trial.add_source()
     trial.await_stored(5)
@@ -89,7 +90,7 @@ def test_a_slow_line_is_used_and_not_stormed(trial: Trial) -> None:
     before = link.connections
 
     link.set(Fault(delay_s=0.4, bytes_per_s=8_000))
-    trial.await_stored(trial.stored() + 40)
+    trial.await_stored(trial.stored() + 20)
     link.heal()
 
     report = trial.settle()
@@ -112,11 +113,12 @@ def test_bytes_spoilt_on_the_way_are_sent_again(trial: Trial) -> None:
     assert report.is_clean, report
 
 
-def test_a_killed_gateway_is_replaced_and_nothing_is_lost(trial: Trial) -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_killed_gateway_is_replaced_and_nothing_is_lost(trial: Trial, times: int) -> None:
     trial.add_source()
     gateway = trial.site.parts["gateway"]
 
-    for _ in range(4):
+    for _ in range(times):
         seen = trial.await_stored(trial.stored())
         gateway.kill()
         gateway.start()
@@ -127,12 +129,13 @@ def test_a_killed_gateway_is_replaced_and_nothing_is_lost(trial: Trial) -> None:
     assert report.is_clean, report
 
 
-def test_a_gateway_killed_around_accept_loses_and_doubles_nothing(trial: Trial) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_gateway_killed_around_accept_loses_and_doubles_nothing(trial: Trial, times: int) -> None:
     gateway = trial.site.parts["gateway"]
     trial.add_source()
     trial.await_stored(5)
 
-    for point in ("gateway.before_accept", "gateway.after_accept") * 2:
+    for point in ("gateway.before_accept", "gateway.after_accept") * times:
         gateway.kill()
         gateway.start(RANKSCOPE_FAILPOINT=f"{point}:kill@3")
         gateway.child.wait(60)

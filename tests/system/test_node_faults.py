@@ -68,7 +68,7 @@ def test_the_agent_outlives_a_group_that_is_told_to_end_and_drains(own_site: Sit
     assert own_site.store.client.query(ended, parameters={"run": trial.run}).result_rows[0][0] >= 1
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_frozen_agent_holds_no_step_up_and_goes_on_where_it_was(trial: Trial, seconds: int) -> None:
     trial.add_source()
     trial.await_stored(5)

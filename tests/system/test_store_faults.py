@@ -62,12 +62,13 @@ def test_a_frozen_writer_that_wakes_after_another_took_over_doubles_nothing(tria
         trial.site.remove(successor.name)
 
 
-def test_a_store_that_refuses_for_a_while_is_waited_for(trial: Trial) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_store_that_refuses_for_a_while_is_waited_for(trial: Trial, times: int) -> None:
     trial.add_source()
     trial.await_stored(5)
 
     for code in (TOO_MANY_PARTS, MEMORY, NO_SPACE, NETWORK):
-        trial.site.front.answer_inserts(code, times=2)
+        trial.site.front.answer_inserts(code, times=times)
         trial.await_stored(trial.stored() + 50)
 
     report = trial.settle()
@@ -85,12 +86,13 @@ def test_an_insert_that_happened_and_was_answered_with_an_error_is_not_doubled(t
     assert report.is_clean, report
 
 
-def test_an_insert_whose_connection_is_cut_is_neither_lost_nor_doubled(trial: Trial) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_an_insert_whose_connection_is_cut_is_neither_lost_nor_doubled(trial: Trial, rounds: int) -> None:
     link = trial.site.links["store"]
     trial.add_source()
     trial.await_stored(5)
 
-    for cut in (Cut.BEFORE_REQUEST, Cut.MID_REQUEST, Cut.AFTER_REQUEST) * 2:
+    for cut in (Cut.BEFORE_REQUEST, Cut.MID_REQUEST, Cut.AFTER_REQUEST) * rounds:
         before = link.cuts
         link.cut(cut, at_least=INSERT_BYTES)
         wait_until(lambda before=before: link.cuts > before, what=f"a cut {cut}")
@@ -100,7 +102,7 @@ def test_an_insert_whose_connection_is_cut_is_neither_lost_nor_doubled(trial: Tr
     assert report.is_clean, report
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.timeout(240)
 def test_a_store_that_stalls_is_waited_for(trial: Trial, seconds: int) -> None:
     trial.add_source()
@@ -116,8 +118,8 @@ def test_a_store_that_stalls_is_waited_for(trial: Trial, seconds: int) -> None:
 
 
 TABLES = [section.table for section in SECTIONS if not section.expires]
-TRIED_EACH_TIME = {"scalars", "tensor_stats"}
-"""Of the source's rows; the others are tried by the slow tests."""
+TRIED_EACH_TIME = {"scalars"}
+"""The others are tried by the slow tests."""
 
 
 @pytest.mark.parametrize(
@@ -135,10 +137,11 @@ def test_a_view_that_throws_holds_its_batches_back_and_doubles_nothing_when_mend
     assert report.is_clean, report
 
 
-def test_a_killed_store_keeps_what_it_answered_for(trial: Trial) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_killed_store_keeps_what_it_answered_for(trial: Trial, times: int) -> None:
     trial.add_source()
 
-    for _ in range(3):
+    for _ in range(times):
         trial.await_stored(trial.stored())
         trial.site.front.kill()
         trial.site.front.start()

@@ -29,7 +29,7 @@ def nodes() -> Iterator[list[NodeSpace]]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_node_that_was_cut_off_is_complete_after_its_link_is_back(
     own_site: Site, nodes: list[NodeSpace], seconds: int
 ) -> None:
