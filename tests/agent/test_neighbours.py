@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,15 +15,18 @@ from rankscope._settings import Settings
 from rankscope._spooling import discard, make_spool
 from rankscope._thread_delivery import ThreadDelivery
 from rankscope.agent.ways import Recorded, ways_of
-from rankscope.spool import SpoolHead, SpoolReader, Trust
-from rankscope_proto.names import EventKind
+from rankscope.spool import SpoolHead, SpoolReader, Trust, spools
+from rankscope.testing import rows_of
+from rankscope_proto.names import EventKind, GapClass
+from rankscope_proto.v1.batch_pb2 import Batch
 from tests.agent.agent.agents import AgentProcess
+from tests.agent.agent.spools import Trainer
 from tests.agent.gateways import ScriptedGateway
 from tests.agent.programs import run_program
 from tests.agent.spooled import rows_in
 from tests.agent.test_init import NOWHERE, STEP
 from tests.ground.certificates import Authority
-from tests.ground.processes import Children
+from tests.ground.processes import Children, wait_until
 
 WHO = Identity("p", "r", b"l" * 16, bytes(range(16)), rank=0, world_size=1, node="n", pid=os.getpid(), boot_id="b")
 DURABLE = STEP + 'run.finish(wait="durable", timeout=60)\n'
@@ -155,3 +159,50 @@ def test_an_agent_that_is_stopped_is_named_and_nobody_asks_about_the_endpoint(
     assert f"(process {agent.child.pid}) is stopped" in ended.said[0]
     assert "RANKSCOPE_ENDPOINT" not in ended.said[0]
     assert rows_in(root, "events")[-1]["kind"] == EventKind.END_OF_STREAM
+
+
+def arrived(gateway: ScriptedGateway, trainer: Trainer) -> tuple[list[int], list[tuple[object, ...]]]:
+    """The seqs that came of a trainer, and what others state as lost."""
+    batches = [Batch.FromString(sealed.payload) for sealed in gateway.accepted]
+    own = [batch for batch in batches if batch.header.incarnation == trainer.identity.incarnation]
+    gaps = [row for batch in batches if batch not in own for row in rows_of(batch, "gaps")]
+    lost = [(row["seq_from"], row["seq_to"], row["count"]) for row in gaps if row["class"] == GapClass.LOST.code]
+    return [batch.header.seq for batch in own], lost
+
+
+@pytest.mark.parametrize("what", ["spool", "root"])
+def test_a_spool_removed_under_a_living_training_costs_nothing_that_its_sender_has_open(
+    children: Children, root: Path, gateway: ScriptedGateway, what: str
+) -> None:
+    agent = AgentProcess(children, root, endpoint=gateway.endpoint).await_ready()
+    trainer = Trainer(root)
+    trainer.append(3)
+    wait_until(lambda: trainer.writer.durable == 3, what="be durable")
+    agent.child.signal(signal.SIGSTOP)
+    trainer.append(3)
+    shutil.rmtree(trainer.folder if what == "spool" else root)
+    trainer.append(2, is_last=True)
+
+    agent.child.signal(signal.SIGCONT)
+
+    wait_until(lambda: trainer.writer.durable == 8, what="be durable")
+    trainer.end()
+    wait_until(lambda: not spools(root), what="be removed")
+    assert arrived(gateway, trainer) == (list(range(8)), [])
+
+
+@pytest.mark.parametrize("what", ["spool", "root"])
+def test_a_spool_removed_before_anybody_read_it_is_stated_as_lost_row_by_row(
+    children: Children, root: Path, gateway: ScriptedGateway, what: str
+) -> None:
+    trainer = Trainer(root)
+    trainer.append(3)
+    shutil.rmtree(trainer.folder if what == "spool" else root)
+    trainer.append(2, is_last=True)
+
+    AgentProcess(children, root, endpoint=gateway.endpoint).await_ready()
+
+    wait_until(lambda: trainer.writer.durable == 5, what="be durable")
+    trainer.end()
+    wait_until(lambda: not spools(root), what="be removed")
+    assert arrived(gateway, trainer) == ([3, 4], [(0, 2, 9)])

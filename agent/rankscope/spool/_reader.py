@@ -20,10 +20,10 @@ from rankscope.spool._damage import Damage, damage_between, emitted_of, emitted_
 from rankscope.spool._disk import first_seq_of, segment_paths
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._evidence import keep, keep_file, outlive
-from rankscope.spool._frames import Frame, header_bytes, header_of
+from rankscope.spool._frames import Frame
 from rankscope.spool._head import SpoolHead
 from rankscope.spool._locks import FolderLock
-from rankscope.spool._segments import ReadSegment
+from rankscope.spool._segments import ReadSegment, head_of_batches
 from rankscope.spool._standing import Standing
 from rankscope.spool._writer import KEY, OWNER_LOCK
 from rankscope_proto.failpoints import reach
@@ -152,11 +152,9 @@ class SpoolReader:
         Raises:
             OSError: what is there cannot be read now; it is not known whether there is anything.
         """
-        for segment in self._open.values():
-            if segment.first_seq <= seq < self._end_seq:
-                frame = self._read(segment, seq, is_closed=False)
-                if frame is not None and frame.seq == seq:
-                    return frame
+        frame = self._in_open(seq) if seq < self._end_seq else None
+        if frame is not None:
+            return frame
         is_gone = self.owner_is_gone
         paths = segment_paths(self.folder)
         first = max(0, bisect_right([first_seq_of(path) for path in paths], seq) - 1)
@@ -165,6 +163,14 @@ class SpoolReader:
             segment = self._segment(paths[number])
             frame = self._read(segment, seq, is_closed=is_closed) if segment is not None else None
             if frame is not None:
+                return frame if frame.seq == seq else self._in_open(seq) or frame
+        return None
+
+    def _in_open(self, seq: int) -> Frame | None:
+        """The batch, where its file is open here: then it can be read also after somebody removed that."""
+        for segment in self._open.values():
+            frame = self._read(segment, seq, is_closed=False) if segment.first_seq <= seq else None
+            if frame is not None and frame.seq == seq:
                 return frame
         return None
 
@@ -378,19 +384,7 @@ def _head_of(folder: Path) -> SpoolHead:
     try:
         return SpoolHead.read(folder)
     except SpoolError:
-        head = _head_of_batches(folder)
+        head = head_of_batches(folder)
         if head is None:
             raise
         return head
-
-
-def _head_of_batches(folder: Path) -> SpoolHead | None:
-    with contextlib.suppress(ValueError, OSError):
-        incarnation = bytes.fromhex(folder.name[-32:])
-        for path in segment_paths(folder):
-            segment = ReadSegment(path, incarnation)
-            frame = segment.read(0, is_closed=True)
-            segment.close()
-            if frame is not None:
-                return SpoolHead.of_header(header_of(header_bytes(frame.payload)))
-    return None

@@ -1,12 +1,13 @@
 """One segment as it is read: whole frames only, whatever lies between them."""
 
+import contextlib
 import errno
 import os
 import time
 from bisect import bisect_left
 from pathlib import Path
 
-from rankscope.spool._disk import first_seq_of
+from rankscope.spool._disk import first_seq_of, segment_paths
 from rankscope.spool._frames import (
     FRAME_HEAD,
     FRAME_MAGIC,
@@ -14,9 +15,11 @@ from rankscope.spool._frames import (
     Frame,
     frame_of,
     header_bytes,
+    header_of,
     read_frame_head,
     read_segment_head,
 )
+from rankscope.spool._head import SpoolHead
 
 PAGE = 4_096
 FAILING_S = 30.0
@@ -205,3 +208,16 @@ class ReadSegment:
                     return self._end + place, frame
             place = rest.find(FRAME_MAGIC, place + 1)
         return None
+
+
+def head_of_batches(folder: Path) -> SpoolHead | None:
+    """The head of a spool as its first batch that can be read says; None: there is none."""
+    with contextlib.suppress(ValueError, OSError):
+        incarnation = bytes.fromhex(folder.name[-32:])
+        for path in segment_paths(folder):
+            segment = ReadSegment(path, incarnation)
+            frame = segment.read(0, is_closed=True)
+            segment.close()
+            if frame is not None:
+                return SpoolHead.of_header(header_of(header_bytes(frame.payload)))
+    return None
