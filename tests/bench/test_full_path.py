@@ -27,6 +27,9 @@ LIVE_PAUSE_S = 1.0
 BACKLOG_BATCHES = 150
 LIVE_ROWS_PER_S = 8 * 2_000 / LIVE_PAUSE_S
 
+LOOK_S = 0.2
+"""Between looks at what is visible: each is two queries over all rows, on the cores that insert them."""
+
 
 class Site:
     """A stack that asks for keys, and a node with its agent.
@@ -128,6 +131,7 @@ def test_a_backlog_drains_beside_live_data(site: Site, report: Report) -> None:
     def is_drained() -> bool:
         behind.append(seconds_behind(Path(plan.log), site.visible("live", "tensor_stats")))
         memory.append(rss_mib(agent))
+        time.sleep(LOOK_S)
         return site.visible("backlog", "tensor_stats") >= rows
 
     live.await_that(is_drained, timeout_s=600, what="the backlog drained")

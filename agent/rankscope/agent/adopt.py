@@ -77,7 +77,7 @@ class Adopted:
         keys: API keys to try, in order; asked at each attempt; by default the spool's own.
         courier: Carries statements of losses; None: they go beside the spool.
         complaints: Says what goes wrong.
-        was_left: Whether it is a large backlog, which makes way for what is live.
+        pace: Of a large backlog, which makes way for what is live; None: as fast as it is taken.
 
     Raises:
         SpoolHeldError: another process sends it.
@@ -92,10 +92,10 @@ class Adopted:
         keys: Callable[[SpoolReader], Sequence[str]] = lambda reader: [reader.key] if reader.key else [],
         courier: Courier | None = None,
         complaints: Complaints | None = None,
-        was_left: bool = False,
+        pace: Callable[[SpoolReader], Pace] | None = None,
     ) -> None:
         self.folder = folder
-        self.was_left = was_left
+        self.was_left = pace is not None
         self.reader = reader = SpoolReader(folder)
         reader.hold()
         reach("agent.adopt")
@@ -109,7 +109,7 @@ class Adopted:
             window=Window(
                 Stand(reader.accepted, reader.durable),
                 again_below=mark.below(owner_is_gone=reader.owner_is_gone),
-                pace=Pace() if was_left else None,
+                pace=pace and pace(reader),
             ),
             losses=self._account,
             marks=mark,

@@ -12,12 +12,14 @@ from pathlib import Path
 from rankscope.agent.adopt import Adopted
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.courier import Courier
+from rankscope.agent.pace import Pace, Road
 from rankscope.agent.ways import Recorded, Ways
 from rankscope.errors import RankscopeError
 from rankscope.spool import SpoolError, SpoolHeldError, SpoolReader, spools
 
-BACKLOGS = 2
-"""Large spools of dead processes that are sent at a time."""
+BACKLOGS = 4
+"""Large spools of dead processes that are sent at a time. They share what may be ahead of the store, so more of them
+hold live data up no longer; with two of them the store had less to do whenever one was waiting for its last rows."""
 
 SMALL_BYTES = 4 * 1024 * 1024
 SMALL = 64
@@ -73,6 +75,7 @@ class Carrier:
         self._ways = ways
         self._courier = Courier(root, any_file_system=any_file_system)
         self._complaints = complaints or Complaints()
+        self._roads: dict[tuple[str, ...], Road] = {}
         self._adopted: dict[Path, Adopted] = {}
         self._left: dict[Path, bool] = {}
         self._moved_at = time.monotonic()
@@ -196,6 +199,10 @@ class Carrier:
                 del self._left[folder]
                 large, small = large + is_large, small + (not is_large)
 
+    def _pace(self, reader: SpoolReader) -> Pace:
+        # A road to each gateway: one that answers nothing holds nobody up who goes elsewhere.
+        return Pace(self._roads.setdefault(reader.head.endpoints, Road()))
+
     def _adopt(self, folder: Path, *, was_left: bool = False) -> bool:
         try:
             self._adopted[folder] = Adopted(
@@ -204,7 +211,7 @@ class Carrier:
                 keys=self._keys,
                 courier=self._courier,
                 complaints=self._complaints,
-                was_left=was_left,
+                pace=self._pace if was_left else None,
             )
         except SpoolHeldError as error:
             self.held_by_others[folder] = str(error)

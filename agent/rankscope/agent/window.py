@@ -93,6 +93,8 @@ class Window:
         self._in_flight = 0
         self._resume_at = None
         self.next_seq = self.durable
+        if self._pace is not None:
+            self._pace.leave()
 
     def learn(self, stand: Stand) -> bool:
         """Take an answer to where this incarnation stands, asked while nothing was on the way.

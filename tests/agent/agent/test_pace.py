@@ -1,6 +1,6 @@
 """How far ahead of the store a backlog is sent: as far as the store follows, hardly at all where it does not."""
 
-from rankscope.agent.pace import FIRST, LEAST, MOST, Pace
+from rankscope.agent.pace import FIRST, LEAST, MOST, Pace, Road
 from rankscope.agent.window import Stand, Window
 
 
@@ -14,7 +14,8 @@ class Store:
 
     def __init__(self, *, delay_s: float, rate: float) -> None:
         self.now = 0.0
-        self.pace = Pace(lambda: self.now)
+        self.road = Road(lambda: self.now)
+        self.pace = Pace(self.road)
         self._delay_s, self._rate = delay_s, rate
         self._due: list[float] = []
         self.durable = 0
@@ -39,18 +40,18 @@ def test_it_grows_while_the_store_follows() -> None:
 
     store.run(20)
 
-    assert store.pace.ahead == MOST
+    assert store.road.limit == MOST
     assert store.durable > 10 * MOST
 
 
 def test_it_shrinks_to_what_the_store_takes_in_two_seconds() -> None:
-    store = Store(delay_s=0.8, rate=20)
+    store = Store(delay_s=0.8, rate=40)
 
     store.run(60)
 
     settled = store.waits[len(store.waits) // 2 :]
     assert max(settled) < 3.0
-    assert store.durable > 0.6 * 20 * 60  # and the store is not left idle for it
+    assert store.durable > 0.6 * 40 * 60  # and the store is not left idle for it
 
 
 def test_a_store_that_stands_still_gets_no_more() -> None:
@@ -58,13 +59,14 @@ def test_a_store_that_stands_still_gets_no_more() -> None:
 
     store.run(60)
 
-    assert LEAST <= store.pace.ahead < FIRST
+    assert LEAST <= store.road.limit < FIRST
     assert len(store.waits) == FIRST
 
 
 def test_batches_that_go_again_count_from_when_they_went_last() -> None:
     now = 0.0
-    pace = Pace(lambda: now)
+    road = Road(lambda: now)
+    pace = Pace(road)
     for seq in range(4):
         pace.note_sent(seq)
     now = 100.0
@@ -73,11 +75,11 @@ def test_batches_that_go_again_count_from_when_they_went_last() -> None:
     now = 100.5
     pace.note_durable(4)
 
-    assert pace.ahead > FIRST
+    assert road.limit > FIRST
 
 
 def test_a_window_with_a_pace_stops_where_it_says() -> None:
-    window = Window(Stand(0, 0), again_below=0, pace=Pace(lambda: 0.0))
+    window = Window(Stand(0, 0), again_below=0, pace=Pace(Road(lambda: 0.0)))
     seq = 0
     while window.may_send(seq, 100):
         window.send(seq, 100)
@@ -89,7 +91,40 @@ def test_a_window_with_a_pace_stops_where_it_says() -> None:
 
 
 def test_a_hole_that_is_wider_than_the_pace_is_passed_where_nothing_is_ahead_of_the_store() -> None:
-    window = Window(Stand(5, 5), again_below=0, pace=Pace(lambda: 0.0))
+    window = Window(Stand(5, 5), again_below=0, pace=Pace(Road(lambda: 0.0)))
     window.begin(Stand(5, 5))
 
     assert window.may_send(5 + 2 * FIRST, 100)
+
+
+def test_backlogs_share_the_road_and_each_may_always_have_a_batch_on_it() -> None:
+    road = Road(lambda: 0.0)
+    first, second = (Window(Stand(0, 0), again_below=0, pace=Pace(road)) for _ in range(2))
+    for seq in range(FIRST - 4):
+        assert first.may_send(seq, 100)
+        first.send(seq, 100)
+
+    sent = 0
+    while second.may_send(sent, 100):
+        second.send(sent, 100)
+        sent += 1
+
+    assert sent == 4
+    assert not first.may_send(FIRST - 4, 100)
+    first.learn(Stand(FIRST - 4, FIRST - 4))
+    assert second.may_send(sent, 100)
+
+
+def test_a_backlog_that_gets_no_answers_leaves_its_room_to_the_others() -> None:
+    road = Road(lambda: 0.0)
+    first, second = (Window(Stand(0, 0), again_below=0, pace=Pace(road)) for _ in range(2))
+    for seq in range(FIRST):
+        first.send(seq, 100)
+    second.send(0, 100)
+    assert not second.may_send(1, 100)
+
+    first.interrupt()
+
+    assert second.may_send(1, 100)
+    first.learn(Stand(FIRST, 0))
+    assert not first.may_send(FIRST, 100)
