@@ -22,8 +22,8 @@ TETHER = (sys.executable, "-I", "-S", str(Path(_tether.__file__)))
 """Runs a program that ends when this process does."""
 
 
-def wait_until(condition: Callable[[], bool], *, timeout_s: float = 30.0, what: str) -> None:
-    """Returns once the condition holds; asks it every 20 ms.
+def wait_until(condition: Callable[[], bool], *, timeout_s: float = 30.0, every_s: float = 0.02, what: str) -> None:
+    """Returns once the condition holds; asks it every `every_s`.
 
     Raises:
         TimeoutError: It did not hold within the time; the message says what was waited for.
@@ -32,7 +32,7 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float = 30.0, what: 
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 def free_port() -> int:
@@ -122,7 +122,9 @@ class Child:
         """What it printed so far."""
         return self.log.read_text(errors="replace")
 
-    def await_that(self, condition: Callable[[], bool], *, timeout_s: float = 60.0, what: str) -> None:
+    def await_that(
+        self, condition: Callable[[], bool], *, timeout_s: float = 60.0, every_s: float = 0.02, what: str
+    ) -> None:
         """Waits like `wait_until`, but fails at once, with the output, when the process has ended."""
 
         def holds() -> bool:
@@ -131,7 +133,7 @@ class Child:
             return condition()
 
         try:
-            wait_until(holds, timeout_s=timeout_s, what=f"{self.name}: {what}")
+            wait_until(holds, timeout_s=timeout_s, every_s=every_s, what=f"{self.name}: {what}")
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.output()[-4000:]}") from None
 
