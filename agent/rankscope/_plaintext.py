@@ -1,4 +1,4 @@
-"""Where an API key may travel unencrypted: inside this machine, and where somebody said so."""
+"""What is this machine's own, and so where an API key may travel unencrypted: there, and where somebody said so."""
 
 from ipaddress import ip_address
 
@@ -8,13 +8,19 @@ TLS = "https://"
 """What an address begins with that is reached by TLS."""
 
 
-def is_loopback(endpoint: str) -> bool:
-    """Whether an address, `host:port` with or without `https://`, is surely this machine's own."""
-    host = endpoint.removeprefix(TLS).rpartition(":")[0].strip("[]")
+def is_loopback_host(host: str) -> bool:
+    """Whether an address or a name, in brackets or not, is this machine by its loopback interface only."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether an address, `host:port` with or without `https://`, is surely this machine's own."""
+    return is_loopback_host(endpoint.removeprefix(TLS).rpartition(":")[0])
 
 
 def refuse_plaintext_key(endpoint: str, *, is_insecure: bool) -> None:

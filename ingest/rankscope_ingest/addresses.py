@@ -5,11 +5,11 @@ number with a ValueError and a query part with a TypeError, at the first query; 
 for HTTP), and that no message holds a password.
 """
 
-from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
+from rankscope.up import is_loopback_host
 from rankscope_ingest.errors import ConfigError
 
 MAX_PORT = 65_535
@@ -91,8 +91,4 @@ def is_local(listen: str) -> bool:
     """Whether only this machine reaches an address of the form `host:port` or `unix:path`."""
     if listen.startswith("unix:"):
         return True
-    host = listen.rpartition(":")[0].strip("[]")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(listen.rpartition(":")[0])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 import grpc
 import grpc.aio
 
+from rankscope.up import exposure_fault
 from rankscope_ingest.addresses import host_and_port, is_local
 from rankscope_ingest.errors import CannotStart, ConfigError
 from rankscope_ingest.settings import GatewaySettings
@@ -36,23 +37,14 @@ def must_be_safe(settings: GatewaySettings) -> None:
     for name, path in (("KEY", settings.tls_key), ("CLIENT_CA", settings.tls_client_ca)):
         if path and not settings.tls_cert:
             raise ConfigError(f"RANKSCOPE_TLS_{name} is set, and RANKSCOPE_TLS_CERT is not: set it too, or neither")
-    missing = _missing(settings)
-    if is_local(listen) or not missing:
+    if is_local(listen):
         return
-    if not settings.insecure:
-        raise ConfigError(
-            f"{_SETTING} is {listen!r}, which other machines reach, without {missing}: set what is missing, "
-            "listen on 127.0.0.1, or say --insecure (RANKSCOPE_INSECURE=1) where the network itself is closed"
-        )
-    logger.warning("insecure, as asked for: %s without %s", listen, missing)
-
-
-def _missing(settings: GatewaySettings) -> str:
-    parts = {
-        "RANKSCOPE_KEYS (--keys)": settings.keys is None,
-        "RANKSCOPE_TLS_CERT (--tls-cert)": settings.tls_cert is None,
-    }
-    return " and ".join(name for name, is_missing in parts.items() if is_missing)
+    host, has_keys, has_tls = listen.rpartition(":")[0], settings.keys is not None, settings.tls_cert is not None
+    fault = exposure_fault(host, has_keys=has_keys, has_tls=has_tls, is_insecure=settings.insecure)
+    if fault:
+        raise ConfigError(f"{_SETTING} is {listen!r}: {fault}")
+    if not (has_keys and has_tls):
+        logger.warning("insecure, as asked for: %s, with keys %s, with TLS %s", listen, has_keys, has_tls)
 
 
 def bind(server: grpc.aio.Server, listen: str, *, credentials: grpc.ServerCredentials | None) -> None:

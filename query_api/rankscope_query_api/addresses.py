@@ -65,13 +65,3 @@ def host_and_port(listen: str) -> tuple[str, int]:
     if found[1].startswith("["):
         ipaddress.IPv6Address(host)
     return host, int(found[2])
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, as a Host header or a setting names it, is this machine by its loopback interface only."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

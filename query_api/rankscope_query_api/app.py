@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rankscope.up import is_loopback_host
 from rankscope_proto.keys import KeyRing
 from rankscope_query_api.access import Authenticated
-from rankscope_query_api.addresses import is_loopback
 from rankscope_query_api.answers import json_answer
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, Position, QueryError, StoreUnavailableError
 from rankscope_query_api.guarding import Guarded
@@ -68,7 +68,7 @@ def create_app(
     for module in (runs, deletion, completeness, storage, traces, steps, tensors, findings, tql):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
-    app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback(settings.host))
+    app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback_host(settings.host))
     app.add_middleware(_Metered, metrics=app.state.metrics)
     app.add_middleware(_Headed)
     app.add_exception_handler(QueryError, _tell_query_error)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rankscope_query_api.addresses import is_loopback
+from rankscope.up import is_loopback_host
 from rankscope_query_api.answers import json_answer
 from rankscope_query_api.errors import ForeignRequestError, MisdirectedError, QueryError, TooLargeError
 from rankscope_query_api.settings import Settings
@@ -48,7 +48,7 @@ class Guarded:
 
     def _refuse_foreign(self, headers: Headers) -> None:
         host, origin = headers.get("host"), headers.get("origin")
-        if host is not None and is_loopback(self._own_host) and not self._is_own(_name_in(host)):
+        if host is not None and is_loopback_host(self._own_host) and not self._is_own(_name_in(host)):
             raise MisdirectedError(
                 f"this service is not {host[:200]!r}",
                 hint="ask it at the address it listens on, or set RANKSCOPE_QUERY_LISTEN to one that others may use",
@@ -60,7 +60,7 @@ class Guarded:
             )
 
     def _is_own(self, name: str) -> bool:
-        return is_loopback(name) or name.lower() == self._own_host
+        return is_loopback_host(name) or name.lower() == self._own_host
 
 
 def _origins_of(host: str) -> tuple[str, str]:

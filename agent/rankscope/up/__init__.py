@@ -4,6 +4,7 @@
 them when nothing runs; `Client` speaks to whichever answers.
 """
 
+from rankscope._plaintext import is_loopback_host
 from rankscope.up._access import Access, PlainTextKeyError, exposure_fault, server_context
 from rankscope.up._background import end, running_server, start_detached
 from rankscope.up._calling import call, is_usual
@@ -42,6 +43,7 @@ __all__ = [
     "exposure_fault",
     "free_ports",
     "importing",
+    "is_loopback_host",
     "is_usual",
     "load_command",
     "load_service",

@@ -5,7 +5,6 @@ the network is trusted. And one for every client: a key never travels in plain t
 said. Keys come from the environment only: a command line is in every `ps`.
 """
 
-import ipaddress
 import re
 import ssl
 import urllib.parse
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from rankscope._plaintext import is_loopback_host
 from rankscope.errors import ConfigError
 from rankscope.up._errors import UpError
 from rankscope_proto.keys import masked
@@ -20,6 +20,10 @@ from rankscope_proto.keys import masked
 KEY = "RANKSCOPE_KEY"
 INSECURE = "RANKSCOPE_INSECURE"
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on", "t", "y"})
+_REMEDIES = {
+    "keys": "keys (--keys, RANKSCOPE_KEYS; `rankscope keys create` makes them)",
+    "TLS": "a certificate (--tls-cert, RANKSCOPE_TLS_CERT; --tls-key, RANKSCOPE_TLS_KEY)",
+}
 _SENDABLE = re.compile(r"[!-~]+", re.ASCII)
 
 
@@ -27,16 +31,6 @@ class PlainTextKeyError(UpError):
     """A key would have travelled in plain text beyond loopback."""
 
     code = "plain_text_key"
-
-
-def is_loopback_host(host: str) -> bool:
-    """Whether an address or a name, without brackets, is this machine by its loopback interface only."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def exposure_fault(host: str, *, has_keys: bool, has_tls: bool, is_insecure: bool) -> str:
@@ -52,9 +46,9 @@ def exposure_fault(host: str, *, has_keys: bool, has_tls: bool, is_insecure: boo
     if not lacking or is_insecure or is_loopback_host(host):
         return ""
     return (
-        f"it would listen on {host}, beyond loopback, without {' and without '.join(lacking)}: give it keys (--keys, "
-        "RANKSCOPE_KEYS; `rankscope keys create` makes them) and a certificate (--tls-cert, --tls-key), or say "
-        f"--insecure ({INSECURE}=1) where everybody who can reach it is trusted"
+        f"it would listen on {host}, beyond loopback, without {' and without '.join(lacking)}: "
+        f"give it {' and '.join(_REMEDIES[word] for word in lacking)}, "
+        f"or say --insecure ({INSECURE}=1) where everybody who can reach it is trusted"
     )
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, cast
 
-from rankscope.up._access import Access, is_loopback_host
+from rankscope._plaintext import is_loopback_host
+from rankscope.up._access import Access
 from rankscope.up._errors import UpError
 
 Json = dict[str, Any]
