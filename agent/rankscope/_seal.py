@@ -55,7 +55,7 @@ class _Loss:
     detail: str
 
 
-Numbers = tuple[int, int] | None
+Seqs = tuple[int, int] | None
 """First and last seq of the batches that held lost rows; None: they were never sealed."""
 
 
@@ -76,7 +76,7 @@ class Sealer:
         self._spans: list[Span] = []
         self._calls: list[MetricRows] = []
         self._blocks: dict[str, list[Block]] = {}
-        self._losses: dict[tuple[str, GapCause, Numbers], _Loss] = {}
+        self._losses: dict[tuple[str, GapCause, Seqs], _Loss] = {}
         self.rows = 0
         self._size = self._text = 0
 
@@ -128,22 +128,20 @@ class Sealer:
         calls, self._calls = self._calls, []
         self._blocks.setdefault(MetricRows.section, []).append(metric_block(calls, self._clock))
 
-    def add_lost(
-        self, dropped: Mapping[str, int], *, cause: GapCause, detail: str = "", numbers: Numbers = None
-    ) -> None:
+    def add_lost(self, dropped: Mapping[str, int], *, cause: GapCause, detail: str = "", seqs: Seqs = None) -> None:
         """Count rows that were emitted and will never be stored; the next batch states them, in one gap a section.
 
         Args:
             dropped: Rows by section.
             cause: Why.
             detail: In words; of several losses in one gap, the first's.
-            numbers: The batches that held them, if any.
+            seqs: The batches that held them, if any.
         """
         now_ns = self._clock.wall_ns()
         for section, rows in dropped.items():
             self._lost[section] += rows
             known = section if section in SECTION_BY_NAME else ""
-            loss = self._losses.setdefault((known, cause, numbers), _Loss(0, now_ns, now_ns, cut(detail, NAME)))
+            loss = self._losses.setdefault((known, cause, seqs), _Loss(0, now_ns, now_ns, cut(detail, NAME)))
             loss.rows += rows
             loss.end_ns = now_ns
 
@@ -164,13 +162,13 @@ class Sealer:
                     self.add(block_of(message, section))
                 else:
                     lost[section] += rows
-        numbers = batches[0].seq, batches[-1].seq
+        seqs = batches[0].seq, batches[-1].seq
         # A hole in the numbers always has its gap, also where all rows of the batch were kept.
-        self.add_lost(lost or {"gaps": 0}, cause=cause, numbers=numbers)
+        self.add_lost(lost or {"gaps": 0}, cause=cause, seqs=seqs)
 
     def _state_gaps(self) -> None:
         losses, self._losses = self._losses, {}
-        for (section, cause, numbers), loss in losses.items():
+        for (section, cause, seqs), loss in losses.items():
             columns: dict[str, Column] = {
                 "class": (GapClass.LOST.code,),
                 "cause": (cause.value,),
@@ -180,8 +178,8 @@ class Sealer:
                 "end": (loss.end_ns,),
                 "detail": (loss.detail,),
             }
-            if numbers is not None:
-                columns["seq_from"], columns["seq_to"] = (numbers[0],), (numbers[1],)
+            if seqs is not None:
+                columns["seq_from"], columns["seq_to"] = (seqs[0],), (seqs[1],)
             self.add(Block("gaps", 1, columns))
 
     def emitted(self, section: str) -> int:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
+from rankscope._attach import AGENT_FILE
 from rankscope._connection import Connection
 from rankscope._host import process_start
 from rankscope._settings import Settings
@@ -29,7 +30,6 @@ from rankscope.errors import RankscopeError
 from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, stage_out
 
 LOCK = "agent.lock"
-FILE = "agent.json"
 
 TICK_S = 1.0
 EXPECTING_S = 0.1
@@ -182,14 +182,14 @@ class Agent:
             "socket": str(self._reception.path),
             "version": __version__,
         }
-        draft = self._root / f".{FILE}.{os.getpid()}"
+        draft = self._root / f".{AGENT_FILE}.{os.getpid()}"
         draft.write_text(json.dumps(found))
-        draft.replace(self._root / FILE)
+        draft.replace(self._root / AGENT_FILE)
 
     def _close(self) -> None:
         # A trainer that comes now finds no agent, and starts the next one.
         with contextlib.suppress(OSError):
-            (self._root / FILE).unlink()
+            (self._root / AGENT_FILE).unlink()
         self._reception.close()
         self._carrier.close()
         self._ways.close()
@@ -226,7 +226,7 @@ def _raise_file_limit() -> None:
 
 def _who(root: Path) -> str:
     try:
-        return f"process {int(json.loads((root / FILE).read_text())['pid'])}"
+        return f"process {int(json.loads((root / AGENT_FILE).read_text())['pid'])}"
     except (OSError, ValueError, TypeError, KeyError):
         return "a process that is starting or ending"
 
@@ -234,7 +234,7 @@ def _who(root: Path) -> str:
 def _sweep(root: Path) -> None:
     """Remove what an agent that was killed left: its file, and the folder of its socket."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        socket_folder = Path(str(json.loads((root / FILE).read_text())["socket"])).parent
-        (root / FILE).unlink()
+        socket_folder = Path(str(json.loads((root / AGENT_FILE).read_text())["socket"])).parent
+        (root / AGENT_FILE).unlink()
         if socket_folder.name.startswith("rankscope-"):
             shutil.rmtree(socket_folder, ignore_errors=True)
