@@ -19,7 +19,7 @@ from rankscope.agent.running import await_delivery, run_command
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._output import plural, say, say_aside, say_json
-from rankscope.cli._source import AsJson, Home, chosen_folder
+from rankscope.cli._source import AsJson, Home, chosen_folder, named
 from rankscope.errors import Unavailable
 from rankscope.spool import stage_out as stage
 
@@ -119,7 +119,7 @@ def drain(
     if as_json:
         say_json({"removed": done.removed, "left": [asdict(one) for one in done.left], "faults": list(done.faults)})
     else:
-        say(f"{plural(done.removed, 'spool')} sent and removed" + (", nothing is left" if not done.left else ""))
+        say(_drained(done.removed, folder or settings.spool_root, is_all=not done.left))
         _say_left(done.left)
         for fault in done.faults:
             say_aside(fault)
@@ -180,6 +180,7 @@ def wait(
 
     Example: rankscope wait demo-1 --timeout 300
     """
+    named(run_id)
     root = _settings(home, spool).spool_root
     deadline = time.monotonic() + timeout
     while (left := left_in(root, run_id=run_id)) and time.monotonic() < deadline:
@@ -187,7 +188,7 @@ def wait(
     if as_json:
         say_json({"run": run_id, "left": [asdict(one) for one in left]})
     elif not left:
-        say(f"the store has all that this node recorded of {run_id}")
+        say(f"nothing of {run_id} waits on this node: what was recorded here of it is in the store")
     else:
         _say_left(left)
         if not _has_agent(root):
@@ -233,6 +234,12 @@ def _say_ready(options: "AgentOptions", *, as_json: bool) -> None:
         say_json({"pid": os.getpid(), "root": str(options.root)})
     else:
         say(f"agent {os.getpid()} sends what lies in {options.root}")
+
+
+def _drained(removed: int, folder: Path, *, is_all: bool) -> str:
+    if not removed and is_all:
+        return f"no spool lies in {folder}"
+    return f"{plural(removed, 'spool')} sent and removed" + (", nothing is left" if is_all else "")
 
 
 def _say_left(left: Sequence[Left]) -> None:

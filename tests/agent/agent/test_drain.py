@@ -203,6 +203,20 @@ sys.exit(7)
 """
 
 
+def test_a_run_without_a_name_cannot_be_waited_for(root: Path, tmp_path: Path) -> None:
+    done = call(tmp_path, "wait", "")
+
+    assert done.returncode == 2
+    assert "a run's id is not empty" in done.stderr
+
+
+def test_of_a_folder_without_spools_drain_says_so(root: Path, tmp_path: Path) -> None:
+    done = call(tmp_path, "drain", str(tmp_path))
+
+    assert done.returncode == 0
+    assert done.stdout == f"no spool lies in {tmp_path}\n"
+
+
 def test_run_keeps_the_exit_status_and_delivers_what_was_recorded(
     gateway: ScriptedGateway, root: Path, tmp_path: Path
 ) -> None:
