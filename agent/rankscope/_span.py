@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankscope._recording import Recording
 
 KINDS: dict[str, int] = {kind.value: kind.code for kind in SpanKind}
-OK, ERROR, INTERRUPTED = (status.code for status in SpanStatus)
+OK, ERROR, INTERRUPTED, CANCELLED = (status.code for status in SpanStatus)
 IN_STEP_TRACE = SPAN_FLAGS["in_step_trace"]
 _LOWER = 2**64 - 1
 _LINK_BYTES = 160

@@ -39,7 +39,7 @@ __all__ = [
     "header_fields",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of this declaration; grows by one with every column added."""
 
 SECTIONS: tuple[Section, ...] = (

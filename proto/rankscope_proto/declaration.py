@@ -42,6 +42,8 @@ class Field:
         optional: Bit in `present` that says whether a row has it; None: always there.
         length: Exact length in bytes of a `BYTES` field.
         since: Schema version that brought it.
+        replaces: Name of the header column that takes this value in rows that have it; such a field is
+            optional and has no column of its own.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Field:
     optional: int | None = None
     length: int | None = None
     since: int = 1
+    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)

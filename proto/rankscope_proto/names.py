@@ -55,6 +55,7 @@ class SpanStatus(Code):
     OK = "ok"
     ERROR = "error"
     INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
 
 
 class Phase(Code):
@@ -164,11 +165,12 @@ class GapCause(StrEnum):
 
 
 class EventKind(StrEnum):
-    """Events the system itself writes; users may write others."""
+    """Events the system itself writes, or a span has; users may write others."""
 
     END_OF_STREAM = "end_of_stream"
     RANK_CONFLICT = "rank_conflict"
     ALERT = "alert"
+    SPAN_EVENT = "span_event"
 
 
 SPAN_FLAGS = {"interrupted": 1, "truncated": 2, "recompute": 4, "in_step_trace": 8}

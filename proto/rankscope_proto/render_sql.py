@@ -80,8 +80,9 @@ def table(section: Section) -> str:
     )
 
 
-def _row_header_select() -> list[str]:
-    return [f"header_{name} AS {name}" for name in ROW_HEADER if name != "process_role"] + [
+def _row_header_select(section: Section) -> list[str]:
+    stated = {field.replaces: f"ifNull({_value(field)}, header_{field.replaces})" for field in section.fields}
+    return [f"{stated.get(name, f'header_{name}')} AS {name}" for name in ROW_HEADER if name != "process_role"] + [
         "toUInt8(header_process_role) AS process_role"
     ]
 
@@ -99,7 +100,7 @@ def _joined(section: Section, field: Field, *, rows: str) -> str:
     return f"arrayResize({source}, {rows})"
 
 
-def _selected(field: Field) -> str:
+def _value(field: Field) -> str:
     value = f"c_{field.name}"
     if field.wire is Wire.DICT and field.count is None:
         value = f"strings[{value} + 1]"
@@ -107,7 +108,11 @@ def _selected(field: Field) -> str:
         value = f"if(bitTest(c_present, {field.optional}), {value}, NULL)"
     if field.table in ("UInt8", "UInt16"):
         value = f"to{field.table}({value})"
-    return f"{value} AS `{field.name}`"
+    return value
+
+
+def _selected(field: Field) -> str:
+    return f"{_value(field)} AS `{field.name}`"
 
 
 def _map_select(column: MapColumn) -> str:
@@ -140,7 +145,7 @@ def view(section: Section) -> str:
     lists = [field for field in section.fields if field.count is not None]
     expanded = [field for field in section.fields if field.wire is not Wire.COUNT]
     selected = [
-        *_row_header_select(),
+        *_row_header_select(section),
         "toUInt32(row_number - 1) AS idx",
         "toDate(header_week) AS week",
         *[_selected(field) for field in section.fields if field.table],
@@ -223,7 +228,8 @@ def trace_index() -> tuple[str, str]:
     view_sql = (
         "CREATE MATERIALIZED VIEW IF NOT EXISTS trace_index_from_landing TO trace_index AS\nSELECT\n"
         "    header_project AS project,\n    header_run_id AS run_id,\n    trace_hi,\n    trace_lo,\n"
-        "    groupUniqArrayIf(step, has_step) AS steps,\n    groupUniqArray(header_rank) AS ranks,\n"
+        "    groupUniqArrayIf(step, has_step) AS steps,\n"
+        "    groupUniqArray(ifNull(stated_rank, header_rank)) AS ranks,\n"
         "    min(start) AS first_start,\n    max(start + duration) AS last_end,\n    toDate(header_week) AS week\n"
         "FROM landing\nARRAY JOIN\n"
         "    arrayResize(spans_trace_hi, length(spans_span_id)) AS trace_hi,\n"
@@ -232,7 +238,11 @@ def trace_index() -> tuple[str, str]:
         "    arrayResize(spans_duration, length(spans_span_id)) AS duration,\n"
         "    arrayResize(spans_step, length(spans_span_id)) AS step,\n"
         "    if(empty(spans_present), arrayWithConstant(length(spans_span_id), notEmpty(spans_step)),\n"
-        "       arrayMap(p -> bitTest(p, 0), arrayResize(spans_present, length(spans_span_id)))) AS has_step\n"
+        "       arrayMap(p -> bitTest(p, 0), arrayResize(spans_present, length(spans_span_id)))) AS has_step,\n"
+        "    arrayMap((r, p) -> if(bitTest(p, 2), r, NULL),\n"
+        "       arrayResize(spans_stated_rank::Array(Nullable(Int32)), length(spans_span_id), NULL),\n"
+        "       if(empty(spans_present), arrayWithConstant(length(spans_span_id), bitNot(toUInt64(0))),\n"
+        "          arrayResize(spans_present, length(spans_span_id)))) AS stated_rank\n"
         "GROUP BY project, run_id, trace_hi, trace_lo, week"
     )
     return table_sql, view_sql

@@ -9,7 +9,7 @@ PINNED: dict[type[names.Code], str] = {
         "rollout env_step model tool retrieval reward evaluator dataset preprocessing postprocessing"
         " checkpoint artifact system custom"
     ),
-    names.SpanStatus: "ok error interrupted",
+    names.SpanStatus: "ok error interrupted cancelled",
     names.Phase: "input forward backward optimizer other",
     names.Role: "weight grad activation activation_grad update optimizer_state buffer",
     names.ProcessRole: "trainer worker actor server client launcher agent",

@@ -190,6 +190,7 @@ class Spans(google.protobuf.message.Message):
     REDACTION_STATE_FIELD_NUMBER: builtins.int
     FLAGS_FIELD_NUMBER: builtins.int
     PRESENT_FIELD_NUMBER: builtins.int
+    STATED_RANK_FIELD_NUMBER: builtins.int
     @property
     def span_id(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Id, unique in its trace; not 0."""
@@ -216,7 +217,7 @@ class Spans(google.protobuf.message.Message):
 
     @property
     def status(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """How it ended. Range: 0..255. Codes: 1 ok, 2 error, 3 interrupted."""
+        """How it ended. Range: 0..255. Codes: 1 ok, 2 error, 3 interrupted, 4 cancelled."""
 
     @property
     def start(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -342,6 +343,10 @@ class Spans(google.protobuf.message.Message):
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Bit i set: the row has the optional field of bit i. Absent: all set."""
 
+    @property
+    def stated_rank(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Rank the program names for the span, in place of the process's own. Range: 0..2147483647. Absent in a row where bit 2 of present is 0."""
+
     def __init__(
         self,
         *,
@@ -383,8 +388,9 @@ class Spans(google.protobuf.message.Message):
         redaction_state: collections.abc.Iterable[builtins.int] | None = ...,
         flags: collections.abc.Iterable[builtins.int] | None = ...,
         present: collections.abc.Iterable[builtins.int] | None = ...,
+        stated_rank: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attribute_keys", b"attribute_keys", "attribute_n", b"attribute_n", "attribute_values", b"attribute_values", "capture", b"capture", "depth", b"depth", "duration", b"duration", "error_preview", b"error_preview", "error_type", b"error_type", "flags", b"flags", "inputs", b"inputs", "kind", b"kind", "link_n", b"link_n", "link_span_id", b"link_span_id", "link_trace_hi", b"link_trace_hi", "link_trace_lo", b"link_trace_lo", "metric_keys", b"metric_keys", "metric_n", b"metric_n", "metric_values", b"metric_values", "microbatch", b"microbatch", "microstep", b"microstep", "name", b"name", "number_keys", b"number_keys", "number_n", b"number_n", "number_values", b"number_values", "outputs", b"outputs", "parent_span_id", b"parent_span_id", "path", b"path", "phase", b"phase", "present", b"present", "redaction_state", b"redaction_state", "rollout_id", b"rollout_id", "span_id", b"span_id", "start", b"start", "status", b"status", "step", b"step", "thread_id", b"thread_id", "trace_hi", b"trace_hi", "trace_lo", b"trace_lo"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attribute_keys", b"attribute_keys", "attribute_n", b"attribute_n", "attribute_values", b"attribute_values", "capture", b"capture", "depth", b"depth", "duration", b"duration", "error_preview", b"error_preview", "error_type", b"error_type", "flags", b"flags", "inputs", b"inputs", "kind", b"kind", "link_n", b"link_n", "link_span_id", b"link_span_id", "link_trace_hi", b"link_trace_hi", "link_trace_lo", b"link_trace_lo", "metric_keys", b"metric_keys", "metric_n", b"metric_n", "metric_values", b"metric_values", "microbatch", b"microbatch", "microstep", b"microstep", "name", b"name", "number_keys", b"number_keys", "number_n", b"number_n", "number_values", b"number_values", "outputs", b"outputs", "parent_span_id", b"parent_span_id", "path", b"path", "phase", b"phase", "present", b"present", "redaction_state", b"redaction_state", "rollout_id", b"rollout_id", "span_id", b"span_id", "start", b"start", "stated_rank", b"stated_rank", "status", b"status", "step", b"step", "thread_id", b"thread_id", "trace_hi", b"trace_hi", "trace_lo", b"trace_lo"]) -> None: ...
 
 global___Spans = Spans
 
@@ -799,6 +805,8 @@ class Events(google.protobuf.message.Message):
     SPAN_ID_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     PRESENT_FIELD_NUMBER: builtins.int
+    TRACE_HI_FIELD_NUMBER: builtins.int
+    TRACE_LO_FIELD_NUMBER: builtins.int
     @property
     def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Wall clock of the event. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
@@ -831,6 +839,14 @@ class Events(google.protobuf.message.Message):
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Bit i set: the row has the optional field of bit i. Absent: all set."""
 
+    @property
+    def trace_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Upper half of the id of that span's trace; 0: none."""
+
+    @property
+    def trace_lo(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Lower half of it."""
+
     def __init__(
         self,
         *,
@@ -842,8 +858,10 @@ class Events(google.protobuf.message.Message):
         span_id: collections.abc.Iterable[builtins.int] | None = ...,
         step: collections.abc.Iterable[builtins.int] | None = ...,
         present: collections.abc.Iterable[builtins.int] | None = ...,
+        trace_hi: collections.abc.Iterable[builtins.int] | None = ...,
+        trace_lo: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["kind", b"kind", "name", b"name", "payload", b"payload", "present", b"present", "severity", b"severity", "span_id", b"span_id", "step", b"step", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kind", b"kind", "name", b"name", "payload", b"payload", "present", b"present", "severity", b"severity", "span_id", b"span_id", "step", b"step", "time", b"time", "trace_hi", b"trace_hi", "trace_lo", b"trace_lo"]) -> None: ...
 
 global___Events = Events
 
@@ -1046,6 +1064,9 @@ class OpenSpans(google.protobuf.message.Message):
     STACK_N_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     PRESENT_FIELD_NUMBER: builtins.int
+    STACK_TRACE_HI_FIELD_NUMBER: builtins.int
+    STACK_TRACE_LO_FIELD_NUMBER: builtins.int
+    STACK_KIND_FIELD_NUMBER: builtins.int
     @property
     def heartbeat(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Wall clock of the heartbeat. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
@@ -1078,6 +1099,18 @@ class OpenSpans(google.protobuf.message.Message):
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Bit i set: the row has the optional field of bit i. Absent: all set."""
 
+    @property
+    def stack_trace_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Upper halves of their trace ids. Sliced by stack_n."""
+
+    @property
+    def stack_trace_lo(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Lower halves of them. Sliced by stack_n."""
+
+    @property
+    def stack_kind(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Their kinds, codes of SpanKind. Range: 0..255. Sliced by stack_n."""
+
     def __init__(
         self,
         *,
@@ -1089,8 +1122,11 @@ class OpenSpans(google.protobuf.message.Message):
         stack_n: collections.abc.Iterable[builtins.int] | None = ...,
         step: collections.abc.Iterable[builtins.int] | None = ...,
         present: collections.abc.Iterable[builtins.int] | None = ...,
+        stack_trace_hi: collections.abc.Iterable[builtins.int] | None = ...,
+        stack_trace_lo: collections.abc.Iterable[builtins.int] | None = ...,
+        stack_kind: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "present", b"present", "stack_n", b"stack_n", "stack_name", b"stack_name", "stack_span_id", b"stack_span_id", "stack_start", b"stack_start", "step", b"step", "thread", b"thread"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "present", b"present", "stack_kind", b"stack_kind", "stack_n", b"stack_n", "stack_name", b"stack_name", "stack_span_id", b"stack_span_id", "stack_start", b"stack_start", "stack_trace_hi", b"stack_trace_hi", "stack_trace_lo", b"stack_trace_lo", "step", b"step", "thread", b"thread"]) -> None: ...
 
 global___OpenSpans = OpenSpans
 
