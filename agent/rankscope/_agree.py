@@ -18,7 +18,7 @@ from typing import Protocol
 from rankscope._host import boot_id, node_name, process_start
 from rankscope._identity import readable_id
 from rankscope._rank import Place
-from rankscope._settings import checked_id
+from rankscope._setting_readers import checked_id
 from rankscope.errors import ConfigError
 
 STORE_TIMEOUT = timedelta(seconds=30)

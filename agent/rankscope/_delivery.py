@@ -64,7 +64,7 @@ def sends_itself(settings: Settings, endpoints: tuple[str, ...]) -> bool:
         settings: This process's.
         endpoints: Gateways; empty: none is known.
     """
-    if settings.agent != "thread" or not endpoints:
+    if settings.sender != "thread" or not endpoints:
         return False
     from rankscope._connection import survived_fork  # not at the top, as below
 
@@ -79,9 +79,9 @@ def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...
         identity: Who records.
         endpoints: Gateways; empty: none is known, and no agent is started for nothing.
     """
-    if settings.agent == "none" or (settings.agent == "thread" and not endpoints):
+    if settings.sender == "none" or (settings.sender == "thread" and not endpoints):
         return NoDelivery()
-    if settings.agent == "thread":
+    if settings.sender == "thread":
         # Not at the top: gRPC is loaded in a trainer only where a site forbids helper processes.
         from rankscope._thread_delivery import thread_delivery
 

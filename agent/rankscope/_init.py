@@ -22,9 +22,11 @@ from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
 from rankscope._run import Run
 from rankscope._run_info import RunInfo, host_facts
-from rankscope._settings import AgentMode, Fsync, Mode, Settings
+from rankscope._setting_readers import AgentMode, Fsync, RedactHook, UploadMode
+from rankscope._settings import Settings
 from rankscope._spool_export import SpoolExporter
 from rankscope._spooling import discard, find_root, make_spool
+from rankscope._tracing_options import TracingOptions
 from rankscope._voice import say
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter
@@ -39,7 +41,8 @@ class SettingArguments(TypedDict, total=False):
     rank: int
     world_size: int
     mesh: Mapping[str, int]
-    mode: Mode
+    upload_mode: UploadMode
+    offline_dir: str | os.PathLike[str]
     spool: str
     spool_bytes: int | str
     spool_fsync: Fsync
@@ -54,6 +57,14 @@ class SettingArguments(TypedDict, total=False):
     quiet: bool
     level: int
     every: int
+    trace_sample_rate: float
+    trace_sample_by_kind: Mapping[str, float]
+    max_spans_per_trace: int
+    redact_keys: Sequence[str]
+    redact_patterns: Sequence[str]
+    redact: RedactHook
+    preview_bytes: int
+    propagate_threads: bool
 
 
 def init(
@@ -87,6 +98,7 @@ def init(
     if current is not None:
         return _again(current, project, run_id=run_id)
     chosen = Settings.load(os.environ, project=project, run_id=run_id, **settings)
+    chosen.check_together()
     place = find_rank(os.environ, chosen)
     run = _joined(chosen, place, info=_info(name, config, tags=tags, place=place, settings=chosen))
     _current.replace(run)
@@ -123,8 +135,9 @@ def _info(
 
 def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     says = not settings.quiet and place.rank == 0
-    if settings.mode == "disabled":
-        return _unrecorded(settings, info=info, why="nothing is recorded: RANKSCOPE_MODE is disabled" if says else "")
+    if settings.upload_mode == "disabled":
+        why = "nothing is recorded: RANKSCOPE_UPLOAD_MODE is disabled" if says else ""
+        return _unrecorded(settings, info=info, why=why)
     endpoints = _endpoints(settings)
     # Whoever sends refuses it too, in another process and later: here is where somebody reads it.
     for endpoint in endpoints if settings.key is not None else ():
@@ -137,7 +150,7 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     except SpoolError as error:
         return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
     delivery = deliver(settings, identity, endpoints=endpoints)
-    run, failure = _recording(writer, identity, info=info, delivery=delivery)
+    run, failure = _recording(writer, identity, info=info, delivery=delivery, tracing=TracingOptions.of(settings))
     for line in (place.warning, warning, _whereabouts(identity, settings, endpoints, failure)):
         if says and line:
             say(line)
@@ -147,7 +160,9 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
     return run
 
 
-def _recording(writer: SpoolWriter, identity: Identity, *, info: RunInfo, delivery: Delivery) -> tuple[Run, str]:
+def _recording(
+    writer: SpoolWriter, identity: Identity, *, info: RunInfo, delivery: Delivery, tracing: TracingOptions
+) -> tuple[Run, str]:
     """The run, and what stands between it and the gateway for now, or ""."""
     try:
         failure = delivery.settle()
@@ -156,7 +171,7 @@ def _recording(writer: SpoolWriter, identity: Identity, *, info: RunInfo, delive
         discard(writer)
         raise
     failure = delivery.begin(writer.folder) or failure
-    run = Run(SpoolExporter(writer), identity=identity, info=info)
+    run = Run(SpoolExporter(writer), identity=identity, info=info, tracing=tracing)
     run.on_finish(lambda _: _let_go(run, delivery))
     return run, failure
 
@@ -217,7 +232,7 @@ def _whereabouts(identity: Identity, settings: Settings, endpoints: tuple[str, .
             f"{what} is kept in {root}: no server of yours runs here; start one with `rankscope up` and send it with "
             f"`rankscope drain {root}`, or set RANKSCOPE_ENDPOINT to the gateway's host:port"
         )
-    if settings.agent == "none":
+    if settings.sender == "none":
         return f"{what} is kept in {root}: send it with `rankscope drain {root}`"
     if not failure:
         return f"{what} is recorded at {', '.join(endpoints)}"

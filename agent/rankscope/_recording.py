@@ -19,6 +19,7 @@ from rankscope._identity import Identity
 from rankscope._ids import Ids
 from rankscope._labels import text_of
 from rankscope._ring import Ring
+from rankscope._tracing_options import TracingOptions
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -44,9 +45,10 @@ class Recording:
         identity: Who records.
         clock: Time.
         ids: Where span ids come from.
-        capacity_rows: Size of the ring.
+        tracing: How much is kept, and what is masked; None: the defaults.
 
     Attributes:
+        tracing: The same.
         current: The innermost open span of this thread or task; a ContextVar, so that tasks do not
             see each other's.
         open_spans: Spans begun and not ended, by id.
@@ -55,11 +57,12 @@ class Recording:
         faults: How often each kind of internal fault happened.
     """
 
-    def __init__(self, identity: Identity, *, clock: Clock, ids: Ids, capacity_rows: int) -> None:
+    def __init__(self, identity: Identity, *, clock: Clock, ids: Ids, tracing: TracingOptions | None = None) -> None:
         self.identity = identity
+        self.tracing = tracing or TracingOptions()
         self.clock = clock
         self.ids = ids
-        self.ring = Ring(capacity_rows)
+        self.ring = Ring(self.tracing.ring_rows)
         self.mono_ns = clock.mono_ns
         self.new_span_id = ids.span_id
         self.new_trace_id = ids.trace_id

@@ -28,6 +28,7 @@ from rankscope._recording import Recording
 from rankscope._run_info import RunInfo, run_info_block
 from rankscope._span import Span, SpanFields, Trace
 from rankscope._step import Step, checked_microstep
+from rankscope._tracing_options import TracingOptions
 from rankscope.errors import Unavailable
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rankscope.probe import Watch, WatchOptions
-
-RING_ROWS = 65_536
-"""Rows the ring keeps: over half a second of the fastest producer, a few tens of megabytes."""
 
 
 class Run:
@@ -52,7 +50,7 @@ class Run:
         clock: Time.
         ids: Where ids come from.
         info: Name, configuration, tags and host facts.
-        ring_rows: Rows that wait for sealing at most; more are dropped, counted and stated.
+        tracing: How much is kept, and what is masked; default: everything, and what looks like a secret.
     """
 
     def __init__(
@@ -63,12 +61,12 @@ class Run:
         clock: Clock | None = None,
         ids: Ids | None = None,
         info: RunInfo | None = None,
-        ring_rows: int = RING_ROWS,
+        tracing: TracingOptions | None = None,
     ) -> None:
         clock, ids = clock or SystemClock(), ids or RandomIds()
         self._info = info or RunInfo()
         self._on_finish: list[Callable[[Outcome], None]] = []
-        self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, capacity_rows=ring_rows)
+        self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, tracing=tracing)
         self._pid = os.getpid()
         self._exporter = exporter
         self._ending = threading.Lock()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from rankscope import Run
+from rankscope._tracing_options import TracingOptions
 from rankscope.testing import MemoryExporter
 from tests.agent.cost import ROUNDS, cpu_ns
 
@@ -44,7 +45,7 @@ def pairs() -> dict[str, list[tuple[int, int]]]:
     """CPU ns of so many calls, usual and in the state, by state."""
     measured: dict[str, list[tuple[int, int]]] = {}
     for state, (exporter, ring_rows) in STATES.items():
-        usual, bad = Run(MemoryExporter()), Run(exporter(), ring_rows=ring_rows)
+        usual, bad = Run(MemoryExporter()), Run(exporter(), tracing=TracingOptions(ring_rows=ring_rows))
         log_usual, log_bad = calls_of(usual), calls_of(bad)
         log_usual()
         log_bad()

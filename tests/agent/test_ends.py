@@ -119,7 +119,7 @@ def ranks_of(home: Path, **environ: str) -> Generator[Ranks]:
 @pytest.fixture(scope="module")
 def unrecorded(tmp_path_factory: pytest.TempPathFactory) -> list[Ended]:
     """The same training with nothing recorded."""
-    with ranks_of(tmp_path_factory.mktemp("home"), RANKSCOPE_MODE="disabled") as ranks:
+    with ranks_of(tmp_path_factory.mktemp("home"), RANKSCOPE_UPLOAD_MODE="disabled") as ranks:
         return ranks.end()
 
 

@@ -13,6 +13,7 @@ from rankscope import Run
 from rankscope._export import SealedBatch
 from rankscope._identity import Identity
 from rankscope._spool_export import SpoolExporter
+from rankscope._tracing_options import TracingOptions
 from rankscope.spool import SpoolHead, SpoolReader, SpoolWriter
 from rankscope.testing import rows_of
 from rankscope_proto.identity import uuid7
@@ -45,7 +46,7 @@ def spool_in(root: Path, *, max_bytes: int | None = None) -> SpoolWriter:
 
 def run_on(spool: SpoolWriter, *, exporter: SpoolExporter | None = None, ring_rows: int = 65_536) -> Run:
     who = Identity("p", "r", b"l" * 16, bytes.fromhex(spool.folder.name), pid=os.getpid())
-    return Run(exporter or SpoolExporter(spool), identity=who, ring_rows=ring_rows)
+    return Run(exporter or SpoolExporter(spool), identity=who, tracing=TracingOptions(ring_rows=ring_rows))
 
 
 def losses_in(folder: Path) -> dict[GapCause, Counter[str]]:

@@ -117,9 +117,9 @@ def test_the_exit_code_is_the_programs_own_and_the_run_says_how_it_ended(
 
 
 def test_disabled_it_records_nothing(tmp_path: Path) -> None:
-    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=NOWHERE, RANKSCOPE_MODE="disabled")
+    ended = run_program(STEP, tmp_path, RANKSCOPE_ENDPOINT=NOWHERE, RANKSCOPE_UPLOAD_MODE="disabled")
 
-    assert "RANKSCOPE_MODE is disabled" in ended.said[0]
+    assert "RANKSCOPE_UPLOAD_MODE is disabled" in ended.said[0]
     assert list(tmp_path.iterdir()) == []
 
 

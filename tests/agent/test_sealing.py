@@ -12,6 +12,7 @@ from rankscope._block import Block
 from rankscope._identity import Identity
 from rankscope._ring import Ring
 from rankscope._seal import SEAL_BYTES, SEAL_ROWS, Sealer
+from rankscope._tracing_options import TracingOptions
 from rankscope.testing import ManualClock, MemoryExporter, rows_of
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.identity import payload_digest
@@ -187,7 +188,7 @@ def test_emitted_is_stored_plus_lost_exactly_under_many_threads() -> None:
                 pass
             run.log_metrics({"a": 1, "b": index})
 
-    run = Run(exporter, ring_rows=500)
+    run = Run(exporter, tracing=TracingOptions(ring_rows=500))
     workers = [threading.Thread(target=emit, args=(run,)) for _ in range(threads)]
     for worker in workers:
         worker.start()
@@ -204,7 +205,7 @@ def test_emitted_is_stored_plus_lost_exactly_under_many_threads() -> None:
 
 def test_without_room_rows_wait_then_drop_and_the_count_arrives_with_the_first_room() -> None:
     exporter = MemoryExporter(room=0)
-    run = Run(exporter, ring_rows=100)
+    run = Run(exporter, tracing=TracingOptions(ring_rows=100))
     for _ in range(10_000):
         run.log_metric("a", 1)
     exporter.room = None

@@ -11,6 +11,7 @@ from rankscope import _discovery
 from rankscope._discovery import Discovery
 from rankscope._home import data_folder
 from rankscope._settings import SETTINGS, Settings
+from rankscope._tracing_options import TracingOptions
 from rankscope.errors import ConfigError
 from tests.house.tree import text_of
 
@@ -28,7 +29,7 @@ def test_every_setting_is_read() -> None:
         "RANKSCOPE_ENDPOINT": "http://host:1/",
         "RANKSCOPE_MESH": "dp=2, tp=0",
         "RANKSCOPE_QUIET": "1",
-        "RANKSCOPE_MODE": "disabled",
+        "RANKSCOPE_UPLOAD_MODE": "disabled",
         "RANKSCOPE_LEVEL": "0",
         "RANKSCOPE_EVERY": "5",
         "RANKSCOPE_HOME": "/a",
@@ -37,7 +38,7 @@ def test_every_setting_is_read() -> None:
     chosen = Settings.load(environ)
 
     assert (chosen.endpoint, chosen.mesh, chosen.quiet) == (("host:1",), (("dp", 2), ("tp", 0)), True)
-    assert (chosen.mode, chosen.level, chosen.every, chosen.home) == ("disabled", 0, 5, Path("/a"))
+    assert (chosen.upload_mode, chosen.level, chosen.every, chosen.home) == ("disabled", 0, 5, Path("/a"))
     assert Settings.load({}, mesh={"pp": 1}, home="/b").mesh == (("pp", 1),)
 
 
@@ -101,6 +102,93 @@ def test_a_key_is_never_shown() -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_every_setting_of_tracing_is_read() -> None:
+    environ = {
+        "RANKSCOPE_TRACE_SAMPLE_RATE": "0.25",
+        "RANKSCOPE_TRACE_SAMPLE_BY_KIND": "tool=0.1, Model=1",
+        "RANKSCOPE_MAX_SPANS_PER_TRACE": "7",
+        "RANKSCOPE_REDACT_KEYS": "ssn, patient",
+        "RANKSCOPE_REDACT_PATTERNS": "acme-[0-9]{3,5}\nACME",
+        "RANKSCOPE_PREVIEW_BYTES": "128",
+        "RANKSCOPE_PROPAGATE_THREADS": "1",
+    }
+
+    chosen = Settings.load(environ, home="/h")
+
+    tracing = TracingOptions.of(chosen)
+    assert (tracing.sample_rate, tracing.max_spans_per_trace) == (0.25, 7)
+    assert tracing.sample_by_kind == {"tool": 0.1, "model": 1.0}
+    assert (chosen.redact_keys, chosen.redact_patterns) == (("ssn", "patient"), ("acme-[0-9]{3,5}", "ACME"))
+    assert (chosen.preview_bytes, chosen.propagate_threads) == (128, True)
+
+
+def test_what_a_sequence_or_a_mapping_says_is_taken_from_an_argument_too() -> None:
+    chosen = Settings.load(
+        {"RANKSCOPE_HOME": "/h"},
+        trace_sample_by_kind={"tool": 0.5},
+        redact_keys=["ssn"],
+        redact_patterns=("a,b",),
+        redact=str.upper,
+    )
+
+    assert (chosen.trace_sample_by_kind, chosen.redact_keys) == ((("tool", 0.5),), ("ssn",))
+    assert (chosen.redact_patterns, chosen.redact) == (("a,b",), str.upper)
+    for name, wrong in (
+        ("redact", "upper"),
+        ("redact_keys", 3),
+        ("redact_patterns", [b"x"]),
+        ("trace_sample_rate", True),
+    ):
+        with pytest.raises(ConfigError, match=name if name == "redact" else SETTINGS[name].variable):
+            Settings.load({"RANKSCOPE_HOME": "/h"}, **{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("mode", "offline", "agent", "sender"),
+    [
+        ("async", False, None, "process"),
+        ("async", False, "thread", "thread"),
+        ("async", False, "none", "none"),
+        ("async", True, None, "thread"),
+        ("async", True, "none", "none"),
+        ("sync", False, None, "thread"),
+        ("sync", True, "thread", "thread"),
+        ("spool", False, None, "none"),
+        ("spool", True, "none", "none"),
+    ],
+)
+def test_who_sends_follows_from_the_mode_and_the_folder_unless_somebody_said_it(
+    mode: str, *, offline: bool, agent: str | None, sender: str
+) -> None:
+    chosen = Settings.load({}, home="/h", upload_mode=mode, agent=agent, offline_dir="/o" if offline else None)
+
+    chosen.check_together()
+    assert chosen.sender == sender
+    assert chosen.spool_root == Path("/o" if offline else "/h/spool")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first", "second"),
+    [
+        ({"upload_mode": "spool", "agent": "process"}, "upload_mode is 'spool'", "agent is 'process'"),
+        ({"upload_mode": "spool", "agent": "thread"}, "upload_mode is 'spool'", "agent is 'thread'"),
+        ({"upload_mode": "sync", "agent": "process"}, "upload_mode is 'sync'", "agent is 'process'"),
+        ({"upload_mode": "sync", "agent": "none"}, "upload_mode is 'sync'", "agent is 'none'"),
+        ({"offline_dir": "/o", "agent": "process"}, "offline_dir is '/o'", "agent is 'process'"),
+        ({"offline_dir": "/o", "spool": "/s"}, "offline_dir is '/o'", "spool is '/s'"),
+    ],
+)
+def test_two_settings_that_contradict_each_other_are_both_named(
+    arguments: dict[str, object], first: str, second: str
+) -> None:
+    chosen = Settings.load({}, home="/h", **arguments)
+
+    with pytest.raises(ConfigError, match=first) as caught:
+        chosen.check_together()
+    assert second in str(caught.value)
+    Settings.load({}, home="/h", **{**arguments, "upload_mode": "disabled"}).check_together()
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -129,9 +217,19 @@ def test_a_key_is_never_shown() -> None:
         ("RANKSCOPE_RANK", "-1"),
         ("RANKSCOPE_WORLD_SIZE", "two"),
         ("RANKSCOPE_MESH", "dp"),
-        ("RANKSCOPE_MODE", "offline"),
+        ("RANKSCOPE_UPLOAD_MODE", "offline"),
         ("RANKSCOPE_QUIET", "perhaps"),
         ("RANKSCOPE_EVERY", "1.5"),
+        ("RANKSCOPE_TRACE_SAMPLE_RATE", "1.5"),
+        ("RANKSCOPE_TRACE_SAMPLE_RATE", "nan"),
+        ("RANKSCOPE_TRACE_SAMPLE_BY_KIND", "tool"),
+        ("RANKSCOPE_TRACE_SAMPLE_BY_KIND", "tol=0.5"),
+        ("RANKSCOPE_MAX_SPANS_PER_TRACE", "0"),
+        ("RANKSCOPE_REDACT_PATTERNS", "acme-[0-9"),
+        ("RANKSCOPE_REDACT_PATTERNS", "x*"),
+        ("RANKSCOPE_PREVIEW_BYTES", "10"),
+        ("RANKSCOPE_PREVIEW_BYTES", "1000000"),
+        ("RANKSCOPE_PROPAGATE_THREADS", "some"),
     ],
 )
 def test_a_wrong_value_is_said_with_its_variable(variable: str, value: str) -> None:

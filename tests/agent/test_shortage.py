@@ -6,6 +6,7 @@ import pytest
 
 from rankscope import Run
 from rankscope._block import Block
+from rankscope._tracing_options import TracingOptions
 from rankscope.testing import MemoryExporter
 from rankscope_proto.names import GapCause
 from tests.agent.test_sealing import assert_exact
@@ -115,7 +116,7 @@ def test_when_there_is_room_again_everything_is_kept_again(monkeypatch: pytest.M
 
 def test_a_reserve_that_is_used_up_loses_no_count() -> None:
     exporter = MemoryExporter(room=1, reserve=1)
-    run = Run(exporter, ring_rows=500)
+    run = Run(exporter, tracing=TracingOptions(ring_rows=500))
     for _ in range(20):
         for _ in range(1_000):
             run.log_metric("a", 1)

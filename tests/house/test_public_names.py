@@ -58,7 +58,7 @@ def test_the_program_that_mypy_checks_also_runs(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        env={**os.environ, "RANKSCOPE_MODE": "disabled", "RANKSCOPE_HOME": str(tmp_path)},
+        env={**os.environ, "RANKSCOPE_UPLOAD_MODE": "disabled", "RANKSCOPE_HOME": str(tmp_path)},
     )
 
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankscope._settings import checked_id
+from rankscope._setting_readers import checked_id
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
 from rankscope.cli._output import say, say_aside, say_json, table

@@ -103,7 +103,7 @@ class Training:
             "RANKSCOPE_HOME": str(self.folder.path),
             "RANKSCOPE_RUN_ID": self.run,
             "RANKSCOPE_PROJECT": "default",
-            "RANKSCOPE_MODE": "online",
+            "RANKSCOPE_UPLOAD_MODE": "async",
         }
 
 

@@ -1,0 +1,39 @@
+"""What is decided once, by `init`, about what a process records: how much of it is kept, and what is masked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rankscope._settings import Settings
+
+SPANS_PER_TRACE = 100_000
+RING_ROWS = 65_536
+"""Rows the ring keeps: over half a second of the fastest producer, a few tens of megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracingOptions:
+    """Choices that hold for all that a process records.
+
+    Attributes:
+        sample_rate: Share of the traces that are kept, 0 to 1.
+        sample_by_kind: Kind of a span → share of such spans that are kept; a kind that is not there: all.
+        max_spans_per_trace: Most spans of one trace that a process keeps.
+        ring_rows: Rows that wait for sealing at most; more are dropped, counted and stated.
+    """
+
+    sample_rate: float = 1.0
+    sample_by_kind: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(dict[str, float]()))
+    max_spans_per_trace: int = SPANS_PER_TRACE
+    ring_rows: int = RING_ROWS
+
+    @classmethod
+    def of(cls, settings: "Settings") -> "TracingOptions":
+        """The choices that settings mean."""
+        return cls(
+            settings.trace_sample_rate,
+            MappingProxyType(dict(settings.trace_sample_by_kind)),
+            settings.max_spans_per_trace,
+        )
