@@ -22,11 +22,11 @@ from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
 from rankscope._run import Run
 from rankscope._run_info import RunInfo, host_facts
-from rankscope._setting_readers import AgentMode, Fsync, RedactHook, UploadMode
+from rankscope._setting_readers import AgentMode, Fsync, UploadMode
 from rankscope._settings import Settings
 from rankscope._spool_export import SpoolExporter
 from rankscope._spooling import discard, find_root, make_spool
-from rankscope._tracing_options import TracingOptions
+from rankscope._tracing_options import RedactHook, TracingOptions
 from rankscope._voice import say
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter

@@ -16,7 +16,6 @@ from rankscope_proto.names import SpanKind
 UploadMode = Literal["async", "sync", "spool", "disabled"]
 AgentMode = Literal["process", "thread", "none"]
 Fsync = Literal["second", "always"]
-RedactHook = Callable[[str], str]
 
 MAX_ID_BYTES = 128
 MAX_AXES = 16
@@ -248,12 +247,6 @@ def _texts(setting: Setting, given: object) -> tuple[str, ...]:
     return tuple(item.strip() for item in cast("tuple[str, ...]", items) if item.strip())
 
 
-def _hook(setting: Setting, given: object) -> RedactHook:
-    if not callable(given):
-        raise ConfigError(f"{setting.variable} is {given!r}: it is a function of a text that returns a text")
-    return cast("RedactHook", given)
-
-
 def _path(setting: Setting, given: object) -> Path:
     del setting
     return Path(str(given)).expanduser()
@@ -294,7 +287,6 @@ READERS: Mapping[str, Callable[[Setting, object], object]] = {
     "max_spans_per_trace": _count,
     "redact_keys": _words,
     "redact_patterns": _patterns,
-    "redact": _hook,
     "preview_bytes": _preview_bytes,
     "propagate_threads": _switch,
 }

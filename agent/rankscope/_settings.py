@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from rankscope._home import data_folder
-from rankscope._setting_readers import READERS, AgentMode, Fsync, RedactHook, Setting, UploadMode
+from rankscope._setting_readers import READERS, AgentMode, Fsync, Setting, UploadMode
 from rankscope._tracing_options import SPANS_PER_TRACE
 from rankscope.errors import ConfigError
 
@@ -82,11 +82,6 @@ SETTINGS: dict[str, Setting] = {
     "redact_patterns": Setting(
         "RANKSCOPE_REDACT_PATTERNS", "none", "More regular expressions whose matches are masked, one a line."
     ),
-    "redact": Setting(
-        "redact=",
-        "none",
-        "A function that sees each text, masked by the rest, and returns it; argument of `init` only.",
-    ),
     "preview_bytes": Setting(
         "RANKSCOPE_PREVIEW_BYTES", "4096", "Most bytes of a preview of an input, an output or an error, 64 to 32768."
     ),
@@ -129,7 +124,6 @@ class Settings:
     max_spans_per_trace: int = SPANS_PER_TRACE
     redact_keys: tuple[str, ...] = ()
     redact_patterns: tuple[str, ...] = ()
-    redact: RedactHook | None = None
     preview_bytes: int = PREVIEW_BYTES
     propagate_threads: bool = False
 

@@ -1,12 +1,15 @@
 """What is decided once, by `init`, about what a process records: how much of it is kept, and what is masked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rankscope._settings import Settings
+
+RedactHook = Callable[[str], str]
+"""Sees a text that is masked already, and returns it with more masked."""
 
 SPANS_PER_TRACE = 100_000
 RING_ROWS = 65_536
