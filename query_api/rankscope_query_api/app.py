@@ -32,6 +32,7 @@ from rankscope_query_api.routes import (
     storage,
     tensors,
     tql,
+    trace,
     traces,
 )
 from rankscope_query_api.routes.asking import PREFIX
@@ -65,7 +66,7 @@ def create_app(
     app.state.settings = settings
     app.state.metrics = metrics or Metrics()
     app.include_router(health.router)
-    for module in (runs, deletion, completeness, storage, traces, steps, tensors, findings, tql):
+    for module in (runs, deletion, completeness, storage, traces, trace, steps, tensors, findings, tql):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
     app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback_host(settings.host))

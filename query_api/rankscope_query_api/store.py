@@ -88,12 +88,16 @@ class RunReader(Protocol):
         ...
 
 
-class SpanReader(Protocol):
-    """Traces, spans, steps."""
+class TraceReader(Protocol):
+    """Traces as rows of a list, and what runs now."""
 
     async def traces(self, key: RunKey, where: SpanFilter, *, limit: int, after: Key | None) -> Slice[Record]:
         """Traces that have a span as the filter says, by (start, id), the latest first."""
         ...
+
+
+class SpanReader(Protocol):
+    """Spans of a trace, steps."""
 
     async def edges(self, key: RunKey, trace: tuple[int, int]) -> SpanEdges:
         """The skeleton of a trace; nothing: there is no such trace in the run."""
@@ -161,8 +165,13 @@ class TraceStore(Protocol):
         ...
 
     @property
+    def traces(self) -> TraceReader:
+        """Traces as rows of a list."""
+        ...
+
+    @property
     def spans(self) -> SpanReader:
-        """Traces, spans, steps."""
+        """Spans of a trace, steps."""
         ...
 
     @property

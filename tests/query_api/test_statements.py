@@ -9,9 +9,11 @@ from sqlglot import exp
 from rankscope_proto.columns import SECTIONS
 from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.reading import deletion, ledger, runs, spans, tensors
+from rankscope_query_api.reading import deletion, ledger, runs, spans, tensors, traces
 
-STATEMENTS = [*runs.STATEMENTS, *spans.STATEMENTS, *tensors.STATEMENTS, *ledger.STATEMENTS, *deletion.STATEMENTS]
+STATEMENTS = [
+    statement for module in (runs, traces, spans, tensors, ledger, deletion) for statement in module.STATEMENTS
+]
 TABLES = {section.table for section in SECTIONS} | {"batches", "trace_index"}
 
 
