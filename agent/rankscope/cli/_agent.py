@@ -214,7 +214,7 @@ def _loaded(home: Path | None, spool: Path | None, *, endpoint: str | None, run_
 def _start(settings: Settings) -> None:
     """An agent for this node, where none lives; without one the ranks start it, or their spools keep the data."""
     root = settings.spool_root
-    if settings.agent != "process" or _has_agent(root):
+    if settings.sender != "process" or _has_agent(root):
         return
     try:
         start_agent(root, agent_environment(os.environ, settings))
