@@ -19,6 +19,9 @@ OUTPUT_TOKENS = ("gen_ai.usage.output_tokens",)
 COST_USD = ("gen_ai.usage.cost_usd", "cost_usd")
 """Names under which spans keep these, as metrics or as numeric attributes; of one span the first that it has."""
 
+FIRST_COPY = f"start, parent_span_id, status = {SpanStatus.INTERRUPTED.code}, incarnation, seq, idx"
+"""Order among the rows of one span id; the first is meant: an interrupted copy never hides the finished span."""
+
 SPAN_COLUMNS = """span_id, parent_span_id, name, kind, status, start, duration, step, rank, thread_id, rollout_id,
     error_type, flags, capture, numbers, metrics"""
 """Columns of the source that `SUMMARY` is computed over."""
