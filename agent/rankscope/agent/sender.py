@@ -8,6 +8,7 @@ go; a peer that is frozen is left within 5 s.
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
 from rankscope._connection import Failure, Kind, failure_of
@@ -56,6 +57,10 @@ class Sender:
         window: From where to go on.
         losses: Told of every batch refused for good.
         marks: Told before anything is sent.
+
+    Attributes:
+        fault: What stands in the way since the last success; None: nothing.
+        refusals: Why batches were refused for good, the last ones; whoever tells of one takes it out.
     """
 
     def __init__(self, frames: Frames, who: Who, *, way: Way, window: Window, losses: Losses, marks: Marks) -> None:
@@ -74,17 +79,16 @@ class Sender:
         self._head: int | None = None
         self._refused: set[int] = set()
         self._kept: Stand | None = None
-        self._asked_at = 0.0
-        self._asked_again_at = now
+        self._asked_at, self._asked_again_at = 0.0, now
         self._answered_at = self._moved_at = now
         self._kept_at = float("-inf")
         self._patience_s = WATCHDOG_S
         self._strikes = NO_STRIKES
-        self._is_ending = False
+        self._is_ending = self._is_closed = False
         self._call: Answers | None = None
         self._conversation = 0
-        self._is_closed = False
-        self.failure = ""
+        self.fault: Failure | None = None
+        self.refusals: deque[str] = deque(maxlen=16)
         self._thread = threading.Thread(target=self._run, name="rankscope-send", daemon=True)
         self._thread.start()
 
@@ -317,7 +321,7 @@ class Sender:
         self._answered_at = time.monotonic()
         self._patience_s = WATCHDOG_S
         self._pauses.take_success(ack.retry_after_ms)
-        self.failure = ""
+        self.fault = None
 
     def _note_progress(self, before: Stand) -> None:
         if self.stand != before:
@@ -378,11 +382,13 @@ class Sender:
                 self._losses.refuse(frame, cause, detail=detail)
                 self._refused.add(seq)
             self._window.pass_over(seq)
-        self._way.complaints.tell(f"batch {seq} of {self._who.incarnation.hex()}: {detail}", about=f"refused {cause}")
+        text = f"batch {seq} of {self._who.incarnation.hex()}: {detail}"
+        self.refusals.append(text)
+        self._way.complaints.tell(text, about=f"refused {cause}")
 
     def _fail(self, failure: Failure) -> None:
         text = str(failure.error)
-        self.failure = text
+        self.fault = failure
         if self._talk is not None and failure.kind not in {Kind.DENIED, Kind.OURS}:
             self._talk.leave()
         self._way.complaints.tell(f"{text}; the data stays in the spool", about=f"{failure.kind} {self.endpoint}")
