@@ -115,6 +115,11 @@ class Adopted:
             marks=mark,
         )
 
+    @property
+    def failure(self) -> str:
+        """What stands in the way of sending, in words; "" where nothing does."""
+        return "" if self.sender.fault is None else str(self.sender.fault.error)
+
     def wake(self) -> None:
         """Look for new batches now."""
         self.sender.wake()

@@ -239,5 +239,5 @@ def _report(one: Adopted) -> SpoolReport:
         durable=durable,
         backlog_bytes=sender.backlog_bytes(),
         endpoint=sender.endpoint,
-        failure="" if sender.fault is None else str(sender.fault.error),
+        failure=one.failure,
     )

@@ -169,7 +169,7 @@ def test_a_revoked_key_stops_it_and_the_right_one_lets_it_go_on(
     gateway.child.signal(0)  # it runs
     trainer.append()
     wait_until(lambda: _is_denied(adopted, trainer), timeout_s=60, what="be denied")
-    assert first not in adopted.sender.failure
+    assert first not in adopted.failure
     (trainer.folder / "key").write_text(keys.new("p"))
 
     wait_until(lambda: adopted.sender.stand.accepted == trainer.writer.next_seq, timeout_s=60, what="go on")
@@ -178,7 +178,7 @@ def test_a_revoked_key_stops_it_and_the_right_one_lets_it_go_on(
 
 
 def _is_denied(adopted: Adopted, trainer: Trainer) -> bool:
-    if "denies access" in adopted.sender.failure:
+    if "denies access" in adopted.failure:
         return True
     trainer.append()
     return False
@@ -193,7 +193,7 @@ def test_a_key_of_another_project_leaves_the_data_where_it_is(
 
     adopted = send(trainer, gateway.address, keys=(keys.new("another"),))
 
-    wait_until(lambda: "PERMISSION_DENIED" in adopted.sender.failure, what="be denied")
+    wait_until(lambda: "PERMISSION_DENIED" in adopted.failure, what="be denied")
     assert not batches_in(broker)
     assert adopted.reader.next(0) is not None
 
@@ -215,7 +215,7 @@ def test_over_tls_it_arrives_and_a_gateway_of_another_authority_gets_nothing(
     trainer.append(3)
 
     wrong = send(trainer, f"https://{gateway.address}", access=Access(key, tls_ca=theirs.ca))
-    wait_until(lambda: "UNAVAILABLE" in wrong.sender.failure, what="fail")
+    wait_until(lambda: "UNAVAILABLE" in wrong.failure, what="fail")
     assert not batches_in(broker)
     wrong.close()
 
@@ -228,5 +228,5 @@ def test_a_certificate_that_cannot_be_read_is_named(trainer: Trainer, tmp_path: 
 
     adopted = send(trainer, "https://127.0.0.1:1", access=Access(tls_ca=tmp_path / "absent.pem"))
 
-    wait_until(lambda: "RANKSCOPE_TLS_CA" in adopted.sender.failure, what="say so")
-    assert "absent.pem" in adopted.sender.failure
+    wait_until(lambda: "RANKSCOPE_TLS_CA" in adopted.failure, what="say so")
+    assert "absent.pem" in adopted.failure

@@ -367,8 +367,8 @@ def test_a_key_never_crosses_a_network_in_plaintext(trainer: Trainer) -> None:
 
     adopted = Adopted(trainer.folder, connect=lambda _: connection)
 
-    wait_until(lambda: "in plaintext" in adopted.sender.failure, what="refuse to send")
-    assert "rsk_secret" not in adopted.sender.failure
+    wait_until(lambda: "in plaintext" in adopted.failure, what="refuse to send")
+    assert "rsk_secret" not in adopted.failure
     adopted.close()
     connection.close()
 
