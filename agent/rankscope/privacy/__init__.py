@@ -1,0 +1,8 @@
+"""What may leave the process: secrets are replaced, payloads are bounded, before anything is buffered.
+
+One `Redactor` serves a run: names, labels, error texts, previews, the configuration and the command line.
+"""
+
+from rankscope.privacy.redaction import REDACTED, Preview, Redactor
+
+__all__ = ["REDACTED", "Preview", "Redactor"]
