@@ -63,6 +63,14 @@ class Exporter(Protocol):
         """Have what was taken outlive the machine too; called about once a second."""
         ...
 
+    def leave_open(self, batch: SealedBatch | None) -> None:
+        """Keep the rows of the spans that are open now, in place of those before, for if this process dies.
+
+        Args:
+            batch: The rows as they would be stated; None: no span is open.
+        """
+        ...
+
     def close(self) -> None:
         """Nothing comes any more; what was taken stays."""
         ...

@@ -20,6 +20,7 @@ from rankscope._bounds import NAME
 from rankscope._export import Exporter, SealedBatch
 from rankscope._heartbeat import open_span_block
 from rankscope._labels import text_of
+from rankscope._left_open import LeftOpen
 from rankscope._seal import SEAL_ROWS, Sealer
 from rankscope._shortage import LAST_TO_GO, Shortage
 from rankscope_proto.columns import SECTIONS
@@ -64,7 +65,8 @@ class Pump:
     def __init__(self, recording: "Recording", exporter: Exporter) -> None:
         self._recording = recording
         self._exporter = exporter
-        self._sealer = Sealer(recording.identity, clock=recording.clock)
+        self._sealer = self._new_sealer()
+        self._left_open = LeftOpen(recording, sealer=self._new_sealer)
         self._held: deque[SealedBatch] = deque()
         self._shortage = Shortage()
         self._taken_rows = 0
@@ -72,9 +74,13 @@ class Pump:
         self._ending: _Ending | None = None
         # A SimpleQueue, since a signal's handler may wait for it in the middle of anything.
         self._ended: SimpleQueue[None] = SimpleQueue()
+        self._flushes: deque[SimpleQueue[bool]] = deque()
         now = time.monotonic()
         self._seal_at, self._sync_at, self._beat_at = now + SEAL_S, now + SYNC_S, now + HEARTBEAT_S
         self._thread = threading.Thread(target=self._run, name="rankscope-seal", daemon=True)
+
+    def _new_sealer(self) -> Sealer:
+        return Sealer(self._recording.identity, clock=self._recording.clock)
 
     def start(self) -> None:
         """Hand on what waits already, so that a process killed at once leaves a trace, and start the thread."""
@@ -99,6 +105,23 @@ class Pump:
             return False
         return True
 
+    def flush(self, *, timeout_s: float) -> bool:
+        """Hand on what was recorded before this call.
+
+        Args:
+            timeout_s: How long to wait for it.
+
+        Returns:
+            Whether it was done in time; if not, the thread goes on with it.
+        """
+        answer: SimpleQueue[bool] = SimpleQueue()
+        self._flushes.append(answer)
+        self._recording.ring.wake()
+        try:
+            return answer.get(timeout=max(0.0, timeout_s))
+        except Empty:
+            return False
+
     def taken_rows(self) -> int:
         """Rows the exporter took."""
         return self._taken_rows
@@ -117,6 +140,8 @@ class Pump:
             self._shielded(self._turn)
         ending = self._ending
         self._shielded(lambda: self._wind_up(ending))
+        while self._flushes:
+            self._flushes.popleft().put(not self._held)
         self._ended.put(None)
 
     def _shielded(self, act: Callable[[], object]) -> None:
@@ -136,9 +161,12 @@ class Pump:
         return min(self._seal_at, self._sync_at, self._beat_at) - time.monotonic()
 
     def _turn(self) -> None:
+        self._shielded(self._leave_open)
         # A producer faster than this thread must not keep it from the rest.
-        while self._ending is None and self._may_drain() and self._drain() and time.monotonic() < self._beat_at:
+        while self._goes_on() and self._may_drain() and self._drain() and time.monotonic() < self._beat_at:
             pass
+        if self._flushes:
+            self._flush()
         now = time.monotonic()
         if now >= self._sync_at:
             self._sync_at = now + SYNC_S
@@ -152,6 +180,28 @@ class Pump:
             self._seal()
             self._deliver()
 
+    def _leave_open(self) -> None:
+        # Before anything is drained: what ends from now on is in the next batch, or behind it.
+        if self._left_open.is_due(self._sealer.next_seq):
+            self._exporter.leave_open(self._left_open.batch(self._sealer.next_seq))
+
+    def _goes_on(self) -> bool:
+        return self._ending is None and not self._flushes
+
+    def _flush(self) -> None:
+        """Hand on what waits now, and nothing that comes meanwhile; where there is no room, who asked waits too."""
+        asked = [self._flushes.popleft() for _ in range(len(self._flushes))]
+        left = self._recording.ring.rows()
+        while left > 0 and self._may_drain() and (rows := self._drain()):
+            left -= rows
+        self._seal()
+        if not self._deliver() or left > 0:
+            self._flushes.extendleft(reversed(asked))
+            return
+        self._exporter.sync()
+        for answer in asked:
+            answer.put(True)
+
     def _may_drain(self) -> bool:
         return self._deliver() or (self._shortage.is_lasting and len(self._held) < MOST_HELD)
 
@@ -159,8 +209,8 @@ class Pump:
         if not self._held and not self._shortage.is_lasting:
             self._add(open_span_block(self._recording))
 
-    def _drain(self) -> bool:
-        """Move a batch's worth of rows into the sealer; whether there were any."""
+    def _drain(self) -> int:
+        """Move a batch's worth of rows into the sealer; how many."""
         ring = self._recording.ring
         items = ring.drain(SEAL_ROWS)
         self._sealer.add_lost(ring.take_dropped(), cause=GapCause.RING_FULL)
@@ -172,7 +222,7 @@ class Pump:
             else:
                 thinned[item.section] += item.count
         self._sealer.add_lost(thinned, cause=GapCause.SPOOL_FULL)
-        return bool(items)
+        return sum(item.count for item in items)
 
     def _add(self, item: "Item") -> None:
         for part in self._sealer.parts(item):

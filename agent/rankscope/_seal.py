@@ -81,6 +81,11 @@ class Sealer:
         self._size = self._text = 0
 
     @property
+    def next_seq(self) -> int:
+        """The number of the next batch."""
+        return self._seq
+
+    @property
     def is_full(self) -> bool:
         """Whether the batch should be sealed before anything is added."""
         return self.rows >= SEAL_ROWS or self._size >= SEAL_BYTES or self._text >= SEAL_TEXT

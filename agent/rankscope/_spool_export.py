@@ -43,6 +43,10 @@ class SpoolExporter:
         """Have the disk keep what was appended, also when the machine loses its power."""
         self._writer.sync()
 
+    def leave_open(self, batch: SealedBatch | None) -> None:
+        """Have the spans that are open outlive this process."""
+        self._writer.leave_open(batch)
+
     def close(self) -> None:
         """Let go of the spool: whoever sends removes it once the store has everything."""
         self._writer.close()

@@ -1,12 +1,16 @@
-"""What tests need of the SDK: an exporter that keeps batches, a clock and ids that count.
+"""What tests need of the SDK: an exporter that keeps batches, a clock and ids that count, spans to ask about.
 
 from rankscope import Run
 from rankscope.testing import CountingIds, ManualClock, MemoryExporter
 
 exporter = MemoryExporter()
-with Run(exporter, clock=ManualClock(), ids=CountingIds()) as run, run.step(0):
+with Run(exporter, clock=ManualClock(), ids=CountingIds()) as run, run.trace("answer"), run.span("search", kind="tool"):
     ...
-assert [row["name"] for row in exporter.rows("spans")] == ["step"]
+exporter.spans().assert_tree('''
+    answer
+      search
+''')
+assert exporter.spans().one("search").kind == "tool"
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +18,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, cast
 
 from rankscope._export import Exporter, SealedBatch
+from rankscope._recorded import RecordedSpan, RecordedSpans
 from rankscope_proto.columns import SECTION_BY_NAME
 from rankscope_proto.declaration import Field, Section, Wire
 from rankscope_proto.v1.batch_pb2 import Batch, Header
 
-__all__ = ["CountingIds", "ManualClock", "MemoryExporter", "rows_of"]
+__all__ = ["CountingIds", "ManualClock", "MemoryExporter", "RecordedSpan", "RecordedSpans", "rows_of"]
 
 
 class ManualClock:
@@ -86,6 +91,7 @@ class MemoryExporter:
         is_durable: Whether the store has everything, as the run is told.
         is_ended: Whether the last batch came.
         is_closed: Whether it was closed.
+        left_open: The rows of the spans that were open when they were last kept; None: none were.
     """
 
     place = "memory"
@@ -98,6 +104,7 @@ class MemoryExporter:
         self.is_durable = True
         self.is_ended = False
         self.is_closed = False
+        self.left_open: SealedBatch | None = None
 
     def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
         """Keep a batch, unless there is no room."""
@@ -111,6 +118,10 @@ class MemoryExporter:
 
     def sync(self) -> None:
         """Memory has nothing to write back."""
+
+    def leave_open(self, batch: SealedBatch | None) -> None:
+        """Keep the rows of open spans in place of those before."""
+        self.left_open = batch
 
     def close(self) -> None:
         """Note that it was closed."""
@@ -127,6 +138,10 @@ class MemoryExporter:
     def rows(self, section: str) -> list[dict[str, object]]:
         """All rows of a section, as the table will hold them: names for text, None for absent."""
         return [row for message in self.messages() for row in rows_of(message, section)]
+
+    def spans(self) -> RecordedSpans:
+        """The spans recorded so far, to ask and to assert about; what is not sealed yet is not there: `run.flush()`."""
+        return RecordedSpans(self.rows("spans"), self.rows("events"))
 
 
 def rows_of(message: Batch, section: str) -> Iterator[dict[str, object]]:

@@ -37,6 +37,9 @@ class NowhereExporter:
     def sync(self) -> None:
         """Nothing is kept."""
 
+    def leave_open(self, batch: SealedBatch | None) -> None:
+        """Nobody will ask."""
+
     def close(self) -> None:
         """Nothing to free."""
 

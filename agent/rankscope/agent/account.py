@@ -1,4 +1,4 @@
-"""What becomes of the batches of one spool that the store will never have: each is stated with its exact rows."""
+"""What a process can no longer say itself: which of its batches are lost, with their exact rows, and its open spans."""
 
 import time
 from collections import Counter
@@ -8,9 +8,11 @@ from typing import cast
 from google.protobuf.message import DecodeError
 
 from rankscope.agent.courier import Courier, Loss
+from rankscope.agent.left_open import left_rows
 from rankscope.spool import Frame, SpoolReader
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.constructors import TIME_LOW
+from rankscope_proto.failpoints import reach
 from rankscope_proto.names import GapCause, GapClass, ProcessRole
 from rankscope_proto.v1.batch_pb2 import Batch
 
@@ -58,7 +60,9 @@ class Account:
             self._state(Loss(GapCause.SPOOL_CORRUPT, seqs, damage.rows_by_section, at_ns, damage.detail))
 
     def close(self) -> None:
-        """State that the process ended without its last word, where it did; once nothing more will be appended.
+        """State what the process left open, and that it ended without its last word; nothing where it ended in order.
+
+        Called once nothing more will be appended.
 
         Raises:
             OSError, SpoolError: it cannot be written down.
@@ -66,6 +70,10 @@ class Account:
         reader = self._reader
         if reader.is_ended or not reader.end_seq:
             return
+        if self._speaks and (left := left_rows(reader)) is not None:
+            reach("agent.close_spans")
+            self._courier.close_spans(reader.head, left, key=reader.key)
+            reach("agent.after_close_spans")
         detail = f"the process ended without its last word; the last batch known is {reader.end_seq - 1}"
         self._state(Loss(GapCause.TAIL_UNKNOWN, None, {}, reader.head.created_ns, detail))
 

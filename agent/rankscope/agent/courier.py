@@ -1,28 +1,32 @@
-"""States, for a process that no longer can, what is lost of its data.
+"""States, for a process that no longer can, what is lost of its data, and the spans that it left open.
 
 A statement is a batch of its own under an incarnation of its own, put into a spool of its own and sent like any other.
-Promise: each loss is in the store exactly once, whoever dies in between and however many copies of a spool are
-drained. For that nothing need be remembered: incarnation, time and words of a statement follow from the loss, so the
-same loss is the same batch, which the gateway knows, or the writer finds in the store.
+Promise: each is in the store exactly once, whoever dies in between and however many copies of a spool are drained.
+For that nothing need be remembered: incarnation, time and words of a statement follow from what it says, so the same
+loss is the same batch, which the gateway knows, or the writer finds in the store.
 """
 
 import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankscope._block import Block, Column
 from rankscope._bounds import NAME, cut
 from rankscope._identity import Identity
 from rankscope._seal import Sealer
+from rankscope.agent.left_open import LeftRows
 from rankscope.spool import SpoolError, SpoolHead, SpoolReader, SpoolWriter
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import GapCause, GapClass, ProcessRole
 
 STATEMENT_BYTES = 4 * 1024 * 1024
+
+LEFT_OPEN = "left open"
+"""Name of the statement of open spans: a process makes one, whatever it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +76,39 @@ class Courier:
         Raises:
             OSError, SpoolError: it cannot be written down.
         """
-        identity = _identity(head, loss)
-        sealer = Sealer(identity, clock=_Moment(loss.at_ns))
-        sealer.add(_gaps(head, loss))
+        identity = _identity(head, loss.name, loss.at_ns)
+        self._say([_gaps(head, loss)], head, identity=identity, at_ns=loss.at_ns, key=key)
+
+    def close_spans(self, head: SpoolHead, left: LeftRows, *, key: str | None) -> None:
+        """State the spans that a process left open; saying it again has no further effect.
+
+        Args:
+            head: The process concerned.
+            left: What it left.
+            key: The API key to send with.
+
+        Raises:
+            OSError, SpoolError: it cannot be written down.
+        """
+        identity = replace(
+            _identity(head, LEFT_OPEN, left.at_ns),
+            worker_index=left.worker_index,
+            parent_rank=left.parent_rank,
+            mesh=left.mesh,
+        )
+        self._say(left.blocks, head, identity=identity, at_ns=left.at_ns, key=key)
+
+    def _say(
+        self, blocks: Sequence[Block], head: SpoolHead, /, *, identity: Identity, at_ns: int, key: str | None
+    ) -> None:
+        sealer = Sealer(identity, clock=_Moment(at_ns))
+        for block in blocks:
+            sealer.add(block)
         batch = sealer.seal()
         folder = self._root / identity.incarnation.hex()
         if _is_said(folder):
             return
-        own = SpoolHead.of(identity, endpoints=head.endpoints, trust=head.trust, created_ns=loss.at_ns)
+        own = SpoolHead.of(identity, endpoints=head.endpoints, trust=head.trust, created_ns=at_ns)
         writer = SpoolWriter.create(
             self._root, own, key=key, max_bytes=STATEMENT_BYTES, any_file_system=self._any_file_system
         )
@@ -119,13 +148,14 @@ class _Moment:
         return self._at_ns
 
 
-def _identity(head: SpoolHead, loss: Loss) -> Identity:
-    entropy = hashlib.blake2b(head.incarnation + loss.name.encode(), digest_size=10).digest()
+def _identity(head: SpoolHead, name: str, at_ns: int, /) -> Identity:
+    """Who states what has this name among all that is stated of a process."""
+    entropy = hashlib.blake2b(head.incarnation + name.encode(), digest_size=10).digest()
     return Identity(
         head.project,
         head.run_id,
         head.launch_id,
-        uuid7(loss.at_ns, entropy),
+        uuid7(at_ns, entropy),
         rank=head.rank,
         local_rank=head.local_rank,
         world_size=head.world_size,

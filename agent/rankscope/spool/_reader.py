@@ -16,14 +16,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from rankscope._host import is_alive, process_space, process_start
+from rankscope.spool import _left_open
 from rankscope.spool._damage import Damage, damage_between, emitted_of, emitted_with
 from rankscope.spool._disk import first_seq_of, segment_paths
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._evidence import keep, keep_file, outlive
 from rankscope.spool._frames import Frame
-from rankscope.spool._head import SpoolHead
 from rankscope.spool._locks import FolderLock
-from rankscope.spool._segments import ReadSegment, head_of_batches
+from rankscope.spool._segments import ReadSegment, head_of
 from rankscope.spool._standing import Standing
 from rankscope.spool._writer import KEY, OWNER_LOCK
 from rankscope_proto.failpoints import reach
@@ -49,12 +49,13 @@ class SpoolReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.head = _head_of(folder)
+        self.head = head_of(folder)
         self._standing = _standing_of(folder)
         self._open: dict[Path, ReadSegment] = {}
         self._faults: dict[str, tuple[str, ...]] = {}
         self._end_seq = 0
         self._is_ended = False
+        self._needed_from: int | None = None
         self._sender = FolderLock(folder / SENDER_LOCK)
 
     @property
@@ -205,12 +206,23 @@ class SpoolReader:
             self._cut_tail()
         return found
 
+    def left_open(self) -> Frame | None:
+        """The spans that the process left open, as rows; no batch below the seq holds any. None: it left none.
+
+        Raises:
+            OSError: what is there cannot be read now.
+        """
+        return None if self.is_ended else _left_open.read(self.folder, self.head.incarnation)
+
     def free_below(self, seq: int) -> int:
         """Delete the segments whose batches are all below `seq`; returns how many went.
+
+        Of a process that is gone those stay that tell which of the spans it left open ended after all.
 
         Raises:
             OSError: the spool cannot be listed now.
         """
+        seq = min(seq, self._least_needed())
         paths = segment_paths(self.folder)
         gone = [path for path, behind in pairwise(paths) if first_seq_of(behind) <= seq]
         if not gone:
@@ -230,6 +242,13 @@ class SpoolReader:
         if place is not None:
             keep(self.folder, f"{frame.seq:020d}.txt", data=reason.encode())
         return place
+
+    def _least_needed(self) -> int:
+        """The lowest seq that is asked for once everything is delivered."""
+        if self._needed_from is None and self.owner_is_gone:
+            left = self.left_open()
+            self._needed_from = _NEVER if left is None else left.seq
+        return _NEVER if self._needed_from is None else self._needed_from
 
     def note_standing(self, accepted: int, durable: int) -> None:
         """Tell the owner, and whoever sends next, how far delivery is."""
@@ -377,14 +396,3 @@ def _standing_of(folder: Path) -> Standing:
         return Standing.read(folder)
     except OSError as error:
         raise SpoolError(f"{folder} cannot be read now: {error.strerror or error}") from error
-
-
-def _head_of(folder: Path) -> SpoolHead:
-    """The head of a spool; where its file is damaged or gone, what the first batch that can be read says."""
-    try:
-        return SpoolHead.read(folder)
-    except SpoolError:
-        head = head_of_batches(folder)
-        if head is None:
-            raise
-        return head

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from pathlib import Path
 
 from rankscope.spool._disk import first_seq_of, segment_paths
+from rankscope.spool._errors import SpoolError
 from rankscope.spool._frames import (
     FRAME_HEAD,
     FRAME_MAGIC,
@@ -210,7 +211,22 @@ class ReadSegment:
         return None
 
 
-def head_of_batches(folder: Path) -> SpoolHead | None:
+def head_of(folder: Path) -> SpoolHead:
+    """The head of a spool; where its file is damaged or gone, what the first batch that can be read says.
+
+    Raises:
+        SpoolError: there is neither.
+    """
+    try:
+        return SpoolHead.read(folder)
+    except SpoolError:
+        head = _head_of_batches(folder)
+        if head is None:
+            raise
+        return head
+
+
+def _head_of_batches(folder: Path) -> SpoolHead | None:
     """The head of a spool as its first batch that can be read says; None: there is none."""
     with contextlib.suppress(ValueError, OSError):
         incarnation = bytes.fromhex(folder.name[-32:])

@@ -8,6 +8,7 @@ from pathlib import Path
 from rankscope.spool._disk import segment_paths, sync_folder
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._head import FILE
+from rankscope.spool._left_open import FILE as LEFT_OPEN
 from rankscope.spool._locks import FolderLock
 from rankscope.spool._reader import SpoolReader
 from rankscope.spool._standing import FILE as STANDING
@@ -86,7 +87,8 @@ def stage_out(root: Path, target: Path) -> list[Path]:
 
 def _copy_spool(reader: SpoolReader, place: Path) -> None:
     paths = segment_paths(reader.folder)
-    closed = paths if reader.owner_is_gone else paths[:-1]
+    is_gone = reader.owner_is_gone
+    closed = [*paths, reader.folder / LEFT_OPEN] if is_gone else paths[:-1]
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Whoever drains one of the two may send any of it, which the other's sender has to know before there are two.
     mark_copied(place)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope._export import SealedBatch
+from rankscope.spool import _left_open
 from rankscope.spool._disk import RESERVE, RESERVE_BYTES, OpenSegment, make_reserve, segment_paths, sync_folder
 from rankscope.spool._errors import SpoolError
 from rankscope.spool._frames import SEGMENT_HEAD, frame_head
@@ -160,7 +161,21 @@ class SpoolWriter:
         if taken:
             self.next_seq = batch.seq + 1
             self._settle()
+        if taken and is_last:
+            _left_open.replace(self.folder, None)
         return taken
+
+    def leave_open(self, batch: SealedBatch | None) -> None:
+        """Keep the rows of the spans that are open now, in place of those kept before.
+
+        If this process dies, whoever sends states them, but for those that ended in a batch appended since.
+
+        Args:
+            batch: The rows, as they would be stated; its seq is the next one that may hold any of these spans. None:
+                no span is open.
+        """
+        if not self._is_closed:
+            _left_open.replace(self.folder, batch)
 
     def sync(self) -> None:
         """Once a second: have the disk keep what was appended, and see to the reserve."""

@@ -1,0 +1,124 @@
+"""The spans that are open now, as the rows they become if this process dies: interrupted, and as long as they were.
+
+A process that is killed says nothing any more, so its sealing thread says it beforehand, again and again, in one file
+beside the spool's segments; whoever sends the spool states the spans when the process is gone. Promises: what training
+changes meanwhile is read and never changed; a span is in the file from a second after its start until it has ended.
+"""
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rankscope._block import Block
+from rankscope._export import SealedBatch
+from rankscope._seal import SEAL_BYTES, Sealer
+from rankscope._span import INTERRUPTED, Span
+from rankscope._span_columns import span_size
+from rankscope_proto.names import SPAN_FLAGS, GapCause, GapClass
+
+if TYPE_CHECKING:
+    from rankscope._recording import Recording
+
+MOST_SPANS = 1_024
+"""Spans that are said, those open longest: they are the parents of the others. More is a runaway recursion."""
+
+LEAST_S = 0.25
+"""Age at which what is said is looked at again: a hundred batches a second are not as many files."""
+
+REFRESH_S = 5.0
+"""Age at which it is said anew though nothing was opened or ended, as the duration goes on: that of a heartbeat."""
+
+_FLAG = SPAN_FLAGS["interrupted"]
+_TRUNCATED = SPAN_FLAGS["truncated"]
+
+
+class LeftOpen:
+    """What a recording would leave open.
+
+    Args:
+        recording: Where spans are opened.
+        sealer: Makes a sealer like the one of the recording's batches.
+    """
+
+    def __init__(self, recording: "Recording", *, sealer: Callable[[], Sealer]) -> None:
+        self._recording = recording
+        self._sealer = sealer
+        self._said: frozenset[int] = frozenset()
+        self._next_seq = 0
+        self._at = float("-inf")
+
+    def is_due(self, next_seq: int) -> bool:
+        """Whether what was said last may be wrong by now, or soon missing a batch.
+
+        Args:
+            next_seq: The number of the next batch: what is said is held against those sealed since.
+        """
+        age_s = time.monotonic() - self._at
+        if age_s < LEAST_S:
+            return False
+        is_open = frozenset(self._recording.open_spans.copy())
+        if is_open != self._said:
+            return True
+        return bool(is_open) and (next_seq != self._next_seq or age_s >= REFRESH_S)
+
+    def batch(self, next_seq: int) -> SealedBatch | None:
+        """The rows of the spans that are open now; None: none is.
+
+        Args:
+            next_seq: The number of the next batch. Spans that end from now on are in it or in one behind it.
+        """
+        self._at, self._next_seq = time.monotonic(), next_seq
+        spans = self._recording.open_spans.copy()
+        self._said = frozenset(spans)
+        begun = sorted((span for span in spans.values() if span.start_mono_ns), key=_since)
+        if not begun:
+            return None
+        sealer = self._sealer()
+        now_ns, size = self._recording.mono_ns(), 0
+        for span in begun[:MOST_SPANS]:
+            twin = _interrupted(span, now_ns)
+            size += span_size(twin)
+            sealer.add(twin if size <= SEAL_BYTES else _bare(twin))
+        if len(begun) > MOST_SPANS:
+            sealer.add(_unsaid(len(begun) - MOST_SPANS, self._recording.clock.wall_ns()))
+        sealed = sealer.seal()
+        return None if sealed is None else replace(sealed, seq=next_seq)
+
+
+def _since(span: Span) -> tuple[int, int]:
+    return span.start_mono_ns, span.depth
+
+
+def _interrupted(span: Span, now_ns: int) -> Span:
+    """A copy that has ended: the span itself goes on."""
+    twin = copy.copy(span)
+    twin.end_mono_ns = max(now_ns, twin.start_mono_ns)
+    twin.status = INTERRUPTED
+    twin.flags |= _FLAG
+    return twin
+
+
+def _bare(twin: Span) -> Span:
+    """Without what takes room: that the span was there is said all the same."""
+    twin.attributes = twin.metrics = None
+    twin.links = ()
+    twin.flags |= _TRUNCATED
+    return twin
+
+
+def _unsaid(spans: int, now_ns: int) -> Block:
+    return Block(
+        "gaps",
+        1,
+        {
+            "class": (GapClass.NOT_CAPTURED.code,),
+            "cause": (GapCause.BUDGET.value,),
+            "data_kind": ("spans",),
+            "count": (spans,),
+            "start": (now_ns,),
+            "end": (now_ns,),
+            "detail": (f"open when their process died; of the spans open then {MOST_SPANS} are kept",),
+        },
+    )
