@@ -1,6 +1,8 @@
 """The one run of this process, and the module-level functions that act on it."""
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
 
 from rankscope.errors import ConfigError
@@ -16,6 +18,7 @@ class _Slot:
     """Where the run of this process is kept, and how many there were."""
 
     run: "Run | None" = None
+    given: Mapping[str, object] = MappingProxyType({})
     pid = 0
     count = 0
 
@@ -25,9 +28,15 @@ def get() -> "Run | None":
     return _Slot.run if _Slot.pid == os.getpid() else None
 
 
-def replace(run: "Run") -> None:
-    """Make a run the current one."""
+def inherited() -> Mapping[str, object]:
+    """What the process that forked this one was given for settings; empty: it was not forked from one in a run."""
+    return {} if _Slot.run is None or _Slot.pid == os.getpid() else _Slot.given
+
+
+def replace(run: "Run", given: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Make a run the current one, with the settings that were given for it."""
     _Slot.run = run
+    _Slot.given = given
     _Slot.pid = os.getpid()
     _Slot.count += 1
 

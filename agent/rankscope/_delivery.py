@@ -1,14 +1,21 @@
 """Who sends what this process spools: the node's agent, a thread of this process, or nobody for now."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from rankscope._agent_start import agent_environment, start_agent
-from rankscope._attach import Attachment
+from rankscope._attach import Attachment, connect
+from rankscope._export import Obstacle
 from rankscope._identity import Identity
 from rankscope._settings import SETTINGS, Settings
+from rankscope.errors import Unavailable
+from rankscope_proto.names import ProcessRole
+
+STARTED_S = 3.0
+"""How long a worker waits for an agent that it had to start."""
 
 
 class Delivery(Protocol):
@@ -44,6 +51,16 @@ class Delivery(Protocol):
 class NoDelivery:
     """Nobody sends now: the spool is all there is."""
 
+    accepted = 0
+
+    def take_obstacle(self) -> Obstacle:
+        """That nobody sends."""
+        why = "no gateway is known: set RANKSCOPE_ENDPOINT to its host:port, or start one with `rankscope up`"
+        return Obstacle(Unavailable(why), is_lasting=True)
+
+    def wake(self) -> None:
+        """Nobody looks."""
+
     def settle(self) -> str:
         """Nothing is known to stand in the way."""
         return ""
@@ -55,6 +72,48 @@ class NoDelivery:
 
     def close(self) -> None:
         """There is nothing to let go of."""
+
+
+class AgentOnly:
+    """The node's agent sends, and nobody holds a rank: it finds new spools by itself.
+
+    A worker does not stay attached: some nodes have hundreds of them, and their trainers need the agent's places.
+
+    Args:
+        root: The folder of the node's spools.
+        start: Starts an agent for the root; None: only one that lives is used.
+    """
+
+    def __init__(self, root: Path, start: Callable[[], None] | None) -> None:
+        self._root = root
+        self._start = start
+        self._failure = ""
+        self._thread = threading.Thread(target=self._see_to_it, name="rankscope-attach", daemon=True)
+        self._thread.start()
+
+    def settle(self) -> str:
+        """Wait a moment, where an agent has to be started first."""
+        self._thread.join(STARTED_S)
+        return self._failure
+
+    def begin(self, folder: Path) -> str:
+        """Nobody is told."""
+        del folder
+        return ""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _see_to_it(self) -> None:
+        found = connect(self._root)
+        if found is not None:
+            found.close()
+            return
+        try:
+            if self._start is not None:
+                self._start()
+        except (OSError, Unavailable) as error:
+            self._failure = f"no agent answers in {self._root}: {error}"
 
 
 def sends_itself(settings: Settings, endpoints: tuple[str, ...]) -> bool:
@@ -87,6 +146,8 @@ def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...
 
         return thread_delivery(settings, identity, endpoints=endpoints)
     start = _starting(settings) if endpoints else None
+    if identity.process_role is ProcessRole.WORKER:
+        return AgentOnly(settings.spool_root, start)
     return Attachment(settings.spool_root, identity, start=start)
 
 

@@ -13,6 +13,7 @@ from typing import TypedDict, Unpack
 
 from rankscope import _current, _discovery
 from rankscope._agree import Agreement, agree
+from rankscope._carrier import Given
 from rankscope._delivery import Delivery, deliver, sends_itself
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
@@ -26,11 +27,14 @@ from rankscope._setting_readers import AgentMode, Fsync, UploadMode
 from rankscope._settings import Settings
 from rankscope._spool_export import SpoolExporter
 from rankscope._spooling import discard, find_root, make_spool
+from rankscope._thread_patch import propagate_threads
 from rankscope._tracing_options import RedactHook, TracingOptions
 from rankscope._voice import say
+from rankscope._worker import carried_by, follow, joined_run, worker_place
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter
 from rankscope_proto.identity import uuid7
+from rankscope_proto.names import ProcessRole
 
 
 class SettingArguments(TypedDict, total=False):
@@ -74,6 +78,7 @@ def init(
     run_id: str | None = None,
     config: Mapping[str, object] | None = None,
     tags: Sequence[str] | None = None,
+    carrier: Given | None = None,
     **settings: Unpack[SettingArguments],
 ) -> Run:
     """Join the run; every rank calls it, and all land in one run.
@@ -87,29 +92,40 @@ def init(
         run_id: The run; default: `RANKSCOPE_RUN_ID`, else torchrun's, else agreed by the ranks.
         config: Settings of the training, shown with the run.
         tags: Words to find the run by.
+        carrier: What `span.context()` returned in a process of the run that this one works for: it joins that
+            run as a worker, and its root spans are children of that span. Given again in a worker: of that one.
+            A forked child takes over the settings of its parent; any other has its own.
         **settings: Any setting of the SDK, in place of its environment variable.
 
     Raises:
         ConfigError: a setting is wrong, the rank is not below the world size, a living process holds
             the rank, another run is current, several nodes have no way to agree on a run, or the folder named
             for the spool cannot hold one.
+        TypeError, ValueError: the carrier is none.
     """
+    carried = carried_by(carrier, os.environ)
+    joined = joined_run(carried, project=project, run_id=run_id)
+    asked: dict[str, object] = {"project": project, "run_id": run_id, **joined}
     current = _current.get()
     if current is not None:
-        return _again(current, project, run_id=run_id)
-    chosen = Settings.load(os.environ, project=project, run_id=run_id, **settings)
+        return follow(_again(current, asked), carrier)
+    given: dict[str, object] = {**(_current.inherited() if joined else {}), **settings}
+    chosen = Settings.load(os.environ, **{**given, **asked})
     chosen.check_together()
-    place = find_rank(os.environ, chosen)
-    run = _joined(chosen, place, info=_info(name, config, tags=tags, place=place, settings=chosen))
-    _current.replace(run)
+    place = worker_place(carried) if carried is not None and joined else find_rank(os.environ, chosen)
+    tracing = replace(TracingOptions.of(chosen), parent=None if carried is None else carried.parent)
+    run = _joined(chosen, place, info=_info(name, config, tags=tags, place=place, settings=chosen), tracing=tracing)
+    if chosen.propagate_threads:
+        propagate_threads(run)
+    _current.replace(run, given)
     return run
 
 
-def _again(current: Run, project: str | None, *, run_id: str | None) -> Run:
-    for word, asked, present in (("project", project, current.project), ("run", run_id, current.id)):
-        if asked is not None and asked != present:
+def _again(current: Run, asked: Mapping[str, object]) -> Run:
+    for word, wanted, present in (("project", asked["project"], current.project), ("run", asked["run_id"], current.id)):
+        if wanted is not None and wanted != present:
             raise ConfigError(
-                f"this process is in {word} {present!r} and was asked for {word} {asked!r}: "
+                f"this process is in {word} {present!r} and was asked for {word} {wanted!r}: "
                 f"finish() the run {current.id!r} first, one process is in one run at a time"
             )
     return current
@@ -133,11 +149,11 @@ def _info(
     )
 
 
-def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
-    says = not settings.quiet and place.rank == 0
+def _joined(settings: Settings, place: Place, *, info: RunInfo, tracing: TracingOptions) -> Run:
+    says = not settings.quiet and place.rank == 0 and place.process_role is ProcessRole.TRAINER
     if settings.upload_mode == "disabled":
         why = "nothing is recorded: RANKSCOPE_UPLOAD_MODE is disabled" if says else ""
-        return _unrecorded(settings, info=info, why=why)
+        return _unrecorded(settings, place, info=info, why=why)
     endpoints = _endpoints(settings)
     # Whoever sends refuses it too, in another process and later: here is where somebody reads it.
     for endpoint in endpoints if settings.key is not None else ():
@@ -148,9 +164,9 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo) -> Run:
         settings, warning = find_root(settings)
         writer = make_spool(settings, identity, sends_itself=sends_itself(settings, endpoints))
     except SpoolError as error:
-        return _unrecorded(settings, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
+        return _unrecorded(settings, place, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
     delivery = deliver(settings, identity, endpoints=endpoints)
-    run, failure = _recording(writer, identity, info=info, delivery=delivery, tracing=TracingOptions.of(settings))
+    run, failure = _recording(writer, identity, info=info, delivery=delivery, tracing=tracing)
     for line in (place.warning, warning, _whereabouts(identity, settings, endpoints, failure)):
         if says and line:
             say(line)
@@ -181,11 +197,10 @@ def _let_go(run: Run, delivery: Delivery) -> None:
     _current.forget(run)
 
 
-def _unrecorded(settings: Settings, *, info: RunInfo, why: str) -> Run:
+def _unrecorded(settings: Settings, place: Place, *, info: RunInfo, why: str) -> Run:
     """A run that records nothing; `why` is said, if given."""
     if why:
         say(why)
-    place = find_rank(os.environ, settings)
     unshared = _identity(settings, place, run_id=settings.run_id or readable_id(os.urandom(8)), launch_id=bytes(16))
     run = Run(None, identity=unshared, info=info)
     run.on_finish(lambda _: _current.forget(run))
@@ -216,6 +231,9 @@ def _identity(settings: Settings, place: Place, *, run_id: str, launch_id: bytes
         rank=place.rank,
         local_rank=place.local_rank,
         world_size=place.world_size,
+        process_role=place.process_role,
+        worker_index=place.worker_index,
+        parent_rank=place.rank if place.process_role is ProcessRole.WORKER else -1,
         node=node_name(),
         pid=os.getpid(),
         boot_id=boot_id(),

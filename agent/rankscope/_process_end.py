@@ -11,11 +11,14 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rankscope._outcome import Outcome, status_after
 from rankscope._run import Run
 from rankscope_proto.names import RunStatus
+
+if TYPE_CHECKING:
+    from multiprocessing.util import Finalize
 
 TERMINATE_S = 0.5
 """What SIGTERM leaves for the last batch: a launcher may send SIGKILL soon."""
@@ -37,11 +40,13 @@ class ProcessEnd:
         self._hook: ExceptHook = self._note_error
         self._handler = self._terminate
         self._has_handler = self._is_terminated = self._is_over = False
+        self._finalizer: Finalize | None = None
 
     def install(self) -> None:
         """Watch for the end of the process."""
         self._hook_before, sys.excepthook = sys.excepthook, self._hook
         atexit.register(self._at_exit)
+        self._finalizer = _at_end_of_child(self._at_child_exit)
         is_main = threading.current_thread() is threading.main_thread()
         # Somebody's own handler means that SIGTERM does not end the process here, or that they end it in order.
         if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -52,6 +57,11 @@ class ProcessEnd:
 
     def _at_exit(self) -> None:
         self._run.finish(self._status)
+
+    def _at_child_exit(self) -> None:
+        # Called while the exception that ends the child is on its way, which its excepthook never sees.
+        error = sys.exc_info()[1]
+        self._run.finish(self._status if error is None else status_after(type(error), error))
 
     def _note_error(
         self, error_class: type[BaseException], error: BaseException, traceback: TracebackType | None, /
@@ -72,6 +82,8 @@ class ProcessEnd:
         del outcome
         self._is_over = True
         atexit.unregister(self._at_exit)
+        if self._finalizer is not None:
+            self._finalizer.cancel()
         if sys.excepthook is self._hook:
             sys.excepthook = self._hook_before
         if self._is_terminated:
@@ -83,6 +95,19 @@ class ProcessEnd:
         if self._has_handler and is_main and signal.getsignal(signal.SIGTERM) == self._handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _Handled.by = None
+
+
+def _at_end_of_child(callback: Callable[[], object]) -> "Finalize | None":
+    """Call back at the end of a child of multiprocessing: a forked one ends with os._exit, past all other handlers.
+
+    None where this is none.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return None
+    from multiprocessing.util import Finalize  # not at the top: it takes 17 ms, and is loaded in such a child
+
+    return Finalize(None, callback, exitpriority=100)
 
 
 def _end_by_sigterm() -> None:

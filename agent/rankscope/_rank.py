@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rankscope._settings import Settings
 from rankscope.errors import ConfigError
+from rankscope_proto.names import ProcessRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Place:
         nodes: Nodes of the launch; None: not known.
         source: How it is known, a word or two.
         warning: What a person should know about that, or "".
+        process_role: What the process does there.
+        worker_index: Of a DataLoader worker; -1: it is none.
     """
 
     rank: int
@@ -32,6 +35,8 @@ class Place:
     nodes: int | None
     source: str
     warning: str = ""
+    process_role: ProcessRole = ProcessRole.TRAINER
+    worker_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)

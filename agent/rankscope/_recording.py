@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from rankscope._ring import Item
     from rankscope._span import Span
+    from rankscope._span_ref import SpanRef
     from rankscope._step import LossListener, Step, StepListener
 
 logger = logging.getLogger("rankscope")
@@ -66,7 +67,8 @@ class Recording:
         self.mono_ns = clock.mono_ns
         self.new_span_id = ids.span_id
         self.new_trace_id = ids.trace_id
-        self.current: ContextVar[Span | None] = ContextVar("rankscope_span", default=None)
+        # The process's own parent as the default: it is there in every thread, and costs a span nothing.
+        self.current: ContextVar[SpanRef | None] = ContextVar("rankscope_span", default=self.tracing.parent)
         self.open_spans: dict[int, Span] = {}
         self.armed = True
         self.is_forked = False
