@@ -1,0 +1,199 @@
+"""Carriers: a span's context as plain JSON, for whoever works on its behalf elsewhere.
+
+A carrier belongs to a run: spans of another run would hang on parents that no reader of their run ever finds, so it is
+refused there. A bare W3C `traceparent` names no run and is taken anywhere.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rankscope._checked import MAX_INT64, MAX_RANK, hex_id, whole_number
+from rankscope._span_ref import RemoteParent, Scope
+from rankscope._traceparent import Traceparent, read_traceparent
+from rankscope_proto.identity import step_trace_id
+from rankscope_proto.names import SPAN_FLAGS
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from rankscope._recording import Recording
+    from rankscope._span import Span
+    from rankscope._span_ref import SpanRef
+
+Given = Mapping[str, object] | str
+"""What is taken for a carrier: what `span.context()` returned, headers with a `traceparent`, or that alone."""
+
+TRACEPARENT = "traceparent"
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A carrier that was read.
+
+    Attributes:
+        parent: The span it is of.
+        run_id: Its run; "": it names none.
+        project: The run's project; "": it names none.
+        launch_id: The run's launch, 16 bytes; empty: it names none.
+        rank: The rank the span is of; -1: none.
+        world_size: Ranks of the launch, at least 1.
+    """
+
+    parent: RemoteParent
+    run_id: str = ""
+    project: str = ""
+    launch_id: bytes = b""
+    rank: int = -1
+    world_size: int = 1
+
+
+def carrier_of(span: "Span") -> dict[str, object]:
+    """The span's context: texts and whole numbers only, so that any serialiser takes it."""
+    identity = span.recording.identity
+    carrier: dict[str, object] = {
+        "run_id": identity.run_id,
+        "project": identity.project,
+        "launch_id": identity.launch_id.hex(),
+        "trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "thread_id": span.thread_id or span.trace_id,
+        "rank": identity.rank if span.rank is None else span.rank,
+        "world_size": identity.world_size,
+        TRACEPARENT: str(Traceparent(span.trace, span.id)),
+    }
+    if span.rollout_id:
+        carrier["rollout_id"] = span.rollout_id
+    if span.at_step is not None:
+        carrier["step"] = span.at_step
+    return carrier
+
+
+def read_carrier(given: Given) -> Carrier:
+    """Read a carrier.
+
+    Raises:
+        TypeError: it is neither a dict nor a text.
+        ValueError: an id in it is missing or is none.
+    """
+    if isinstance(given, str):
+        return Carrier(RemoteParent(*read_traceparent(given), Scope()))
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # what untyped code may do
+        raise TypeError(
+            f"a carrier is the dict that span.context() returns, or a W3C traceparent, not a {type(given).__qualname__}"
+        )
+    if "run_id" in given:
+        return _of_run(given)
+    header = next((value for key, value in given.items() if str(key).lower() == TRACEPARENT), None)
+    if isinstance(header, str):
+        return Carrier(RemoteParent(*read_traceparent(header), Scope()))
+    raise ValueError(
+        f"no carrier: it has neither a run_id nor a traceparent, but {', '.join(map(repr, given)) or 'nothing'}; "
+        "pass on what span.context() returned"
+    )
+
+
+def parent_for(recording: "Recording", given: Given) -> RemoteParent:
+    """The span of a carrier, as a parent of spans that this process records.
+
+    Raises:
+        TypeError: the carrier is neither a dict nor a text.
+        ValueError: an id in it is none, or it belongs to another run.
+    """
+    carrier = read_carrier(given)
+    own = recording.identity
+    theirs, ours = (carrier.project or own.project, carrier.run_id), (own.project, own.run_id)
+    # Where nothing is recorded the run's id is made up: code that works with recording on must work without.
+    is_recorded = recording.armed or recording.is_forked
+    if carrier.run_id and theirs != ours and is_recorded:
+        raise ValueError(
+            f"run_id does not match: the carrier is of run {theirs[1]!r} (project {theirs[0]!r}) and this process "
+            f"records run {ours[1]!r} (project {ours[0]!r}); a process that works for another run joins it with "
+            "rankscope.init(carrier=...)"
+        )
+    return carrier.parent
+
+
+class Attached:
+    """A carrier's span as the parent of what begins here, from the moment this is made until `detach`.
+
+    Args:
+        recording: Where the spans are recorded.
+        parent: The carrier's span.
+    """
+
+    __slots__ = ("_current", "_token")
+
+    def __init__(self, recording: "Recording", parent: RemoteParent) -> None:
+        self._current = recording.current
+        self._token: Token[SpanRef | None] | None = self._current.set(parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_class: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        self.detach()
+
+    def detach(self) -> None:
+        """Make the parent of before the current one again. A second call changes nothing."""
+        token, self._token = self._token, None
+        if token is not None:
+            with suppress(ValueError):  # attached in another thread or task: its context is its own
+                self._current.reset(token)
+
+
+def _of_run(given: Mapping[str, object]) -> Carrier:
+    trace, span = hex_id(given.get("trace_id"), 32), hex_id(given.get("span_id"), 16)
+    scope = Scope()
+    thread_id = _text(given, "thread_id")
+    scope.thread_id = "" if thread_id == f"{trace:032x}" else thread_id
+    scope.rollout_id = _text(given, "rollout_id")
+    scope.at_step = _whole(given, "step", most=MAX_INT64)
+    scope.rank = _whole(given, "rank", most=MAX_RANK)
+    launch_id = given.get("launch_id")
+    carrier = Carrier(
+        RemoteParent(trace, span, scope),
+        run_id=_text(given, "run_id"),
+        project=_text(given, "project"),
+        launch_id=hex_id(launch_id, 32).to_bytes(16, "big") if launch_id else b"",
+        rank=-1 if scope.rank is None else scope.rank,
+        world_size=_whole(given, "world_size", most=MAX_RANK) or 1,
+    )
+    if _is_in_step_trace(carrier):
+        scope.flags |= SPAN_FLAGS["in_step_trace"]
+    return carrier
+
+
+def _is_in_step_trace(carrier: Carrier) -> bool:
+    step = carrier.parent.at_step
+    if step is None or not carrier.launch_id:
+        return False
+    upper, lower = step_trace_id(carrier.run_id, carrier.launch_id, step)
+    return carrier.parent.trace == upper << 64 | lower
+
+
+def _text(given: Mapping[str, object], key: str) -> str:
+    value = given.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"the carrier's {key} is {value!r}: it is a text, as span.context() gives it")
+    return value
+
+
+def _whole(given: Mapping[str, object], key: str, *, most: int) -> int | None:
+    value = given.get(key)
+    if value is None or value == -1:
+        return None
+    number = whole_number(value)
+    if number is None or not 0 <= number <= most:
+        raise ValueError(f"the carrier's {key} is {value!r}: it is a whole number from 0 to {most}")
+    return number
