@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
+
+from rankscope.errors import ExportError
+
+Wait = Literal["spooled", "accepted", "durable"]
+"""What a wait is for: that the spool has everything, that the ingest tier has accepted it, that the store has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,35 @@ class SealedBatch:
     counts: Mapping[str, int]
 
 
+class Obstacle(NamedTuple):
+    """What stands in the way of what was taken.
+
+    Attributes:
+        error: The same, in words.
+        is_lasting: Whether waiting is in vain: a batch was refused for good, or only a person can change it.
+    """
+
+    error: ExportError
+    is_lasting: bool
+
+
+class Upload(Protocol):
+    """What an exporter asks of whoever sends what it took, where that is this process."""
+
+    @property
+    def accepted(self) -> int:
+        """Every seq below it is with the ingest tier."""
+        ...
+
+    def take_obstacle(self) -> Obstacle | None:
+        """What stands in the way now; a refusal is told once."""
+        ...
+
+    def wake(self) -> None:
+        """Look for new batches now."""
+        ...
+
+
 class Exporter(Protocol):
     """Takes sealed batches, in order, and keeps each until the store has it.
 
@@ -40,8 +74,27 @@ class Exporter(Protocol):
         ...
 
     @property
+    def waits_for(self) -> Wait:
+        """What `flush` and `finish` wait for unless told otherwise."""
+        ...
+
+    @property
+    def keeps_unsent(self) -> bool:
+        """Whether what cannot be sent now is kept for later on purpose: then it is no error."""
+        ...
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the ingest tier has everything that was taken."""
+        ...
+
+    @property
     def is_durable(self) -> bool:
         """Whether the store has everything that was taken."""
+        ...
+
+    def take_obstacle(self) -> Obstacle | None:
+        """What is known to stand in the way now; a refusal is told once."""
         ...
 
     @property

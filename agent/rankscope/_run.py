@@ -6,30 +6,27 @@ raise `ValueError` at once.
 """
 
 import os
-import threading
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
-from rankscope._block import Block
 from rankscope._bounds import NAME
 from rankscope._checked import checked_step
 from rankscope._clock import Clock, SystemClock
-from rankscope._export import Exporter
+from rankscope._export import Exporter, Wait
+from rankscope._hand_over import HandOver
 from rankscope._host import boot_id, node_name
 from rankscope._identity import Identity, readable_id
 from rankscope._ids import Ids, RandomIds
-from rankscope._labels import labels, numbers, text_of
+from rankscope._labels import numbers, text_of
 from rankscope._metric_rows import MetricRows
-from rankscope._outcome import Outcome, Wait, await_durable, bound_s, status_after
-from rankscope._pump import Pump
+from rankscope._outcome import Outcome, status_after
 from rankscope._recording import Recording
-from rankscope._run_info import RunInfo, run_info_block
-from rankscope._span import Span, SpanFields, Trace
+from rankscope._run_info import RunInfo
+from rankscope._span import Span, Trace, set_up
+from rankscope._span_fields import SpanFields
 from rankscope._step import Step, checked_microstep
 from rankscope._tracing_options import TracingOptions
-from rankscope.errors import Unavailable
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
 
@@ -65,20 +62,8 @@ class Run:
     ) -> None:
         clock, ids = clock or SystemClock(), ids or RandomIds()
         self._info = info or RunInfo()
-        self._on_finish: list[Callable[[Outcome], None]] = []
         self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, tracing=tracing)
-        self._pid = os.getpid()
-        self._exporter = exporter
-        self._ending = threading.Lock()
-        self._is_handed_on = self._hurry = False
-        self._pump: Pump | None = None
-        if exporter is None:
-            self._recording.armed = False
-            return
-        self._pump = Pump(self._recording, exporter)
-        self._said = run_info_block(self._info, RunStatus.RUNNING, start_ns=clock.wall_ns())
-        self._recording.append(self._said)
-        self._pump.start()
+        self._hand_over = HandOver(self._recording, exporter, info=self._info)
 
     def __enter__(self) -> Self:
         return self
@@ -155,26 +140,20 @@ class Run:
         kind: str = "custom",
         *,
         attributes: Mapping[str, object] | None = None,
-        metrics: Mapping[str, float] | None = None,
-        step: int | None = None,
         **fields: Unpack[SpanFields],
     ) -> Trace:
         """The root span of a tree of its own; inside a step it keeps the step's number and a link to it.
 
-        Raises:
-            ValueError: `kind`, `step` or an id is not one.
+        Args, errors: as `span`.
         """
         recording = self._recording
-        trace = Trace(recording, name, kind=kind, parent=None)
-        if attributes is not None:
-            trace.attributes = labels(attributes, trace)
-        trace.describe(metrics, step, fields)
+        root = set_up(Trace(recording, name, kind, recording.tracing.parent), attributes, fields)
         around = recording.current_step()
         if around is not None:
-            trace.links = (*trace.links, (around.trace_hi, around.trace_lo, around.id))
-            if step is None:
-                trace.at_step = around.step
-        return trace
+            root.add_links([around])
+            if root.at_step is None:
+                root.own_scope().at_step = around.step
+        return root
 
     def span(
         self,
@@ -182,25 +161,25 @@ class Run:
         kind: str = "custom",
         *,
         attributes: Mapping[str, object] | None = None,
-        metrics: Mapping[str, float] | None = None,
-        step: int | None = None,
         **fields: Unpack[SpanFields],
     ) -> Span:
         """A child of the innermost open span, or a root: a context manager that starts on entry.
 
+        Args:
+            name: What it is called: some text, cut at 512 bytes.
+            kind: One of `SpanKind`, in whatever case.
+            attributes: Labels; numbers are kept as numbers, all else as text; at most 32 KiB.
+            fields: `SpanFields`.
+
         Raises:
-            ValueError: `kind`, `step` or an id is not one.
+            TypeError: `name`, `kind`, `rank` or `capture` is of another type, or there is no such field.
+            ValueError: `name`, `kind`, `capture`, `step`, `rank` or an id is not one.
         """
         recording = self._recording
         parent = recording.current.get()
         if parent is not None and parent.inner is not None:
             parent = parent.inner
-        span = Span(recording, name, kind=kind, parent=parent)
-        if attributes is not None:
-            span.attributes = labels(attributes, span)
-        if metrics is not None or fields or step is not None:
-            span.describe(metrics, step, fields)
-        return span
+        return set_up(Span(recording, name, kind, parent), attributes, fields)
 
     def start_span(
         self,
@@ -208,17 +187,10 @@ class Run:
         kind: str = "custom",
         *,
         attributes: Mapping[str, object] | None = None,
-        metrics: Mapping[str, float] | None = None,
-        step: int | None = None,
         **fields: Unpack[SpanFields],
     ) -> Span:
-        """A span that has begun already; end it with `with` or `span.end()`.
-
-        Raises:
-            ValueError: `kind`, `step` or an id is not one.
-        """
-        span = self.span(name, kind, attributes=attributes, metrics=metrics, step=step, **fields)
-        return span.start()
+        """As `span`, begun already; end it with `with` or `span.finish()`. Only `with` makes it current."""
+        return self.span(name, kind, attributes=attributes, **fields).start()
 
     def log_metric(self, name: str, value: float, *, step: int | None = None) -> None:
         """Record one value of a metric of the run; NaN and infinities are kept.
@@ -248,7 +220,7 @@ class Run:
         if step is None:
             around = recording.current_step()
             step = None if around is None else around.index
-        kept, text_bytes = numbers(values, recording.note_fault)
+        kept, text_bytes = numbers(values, recording.note_left_out)
         if not kept:
             return
         rows = MetricRows(kept, step, recording.mono_ns(), text_bytes)
@@ -269,8 +241,23 @@ class Run:
         options.setdefault("every", self._info.watch_every)
         return attach(self, model, **options)
 
+    def flush(self, timeout: float | None = None) -> bool:
+        """Hand on what was recorded before this call: into the spool, and under `upload_mode="sync"` beyond it.
+
+        Args:
+            timeout: Seconds to wait at most; default 1.5, for "sync" 10.
+
+        Returns:
+            Whether it was done in time. Under "sync" False only where `offline_dir` keeps what could not be sent.
+
+        Raises:
+            Unavailable: under "sync", without `offline_dir`: the ingest tier did not accept it; it stays in the spool.
+            Rejected: under "sync": a batch was refused for good; its rows are stated as lost.
+        """
+        return self._hand_over.flush(timeout)
+
     def finish(
-        self, status: RunStatus = RunStatus.FINISHED, *, wait: Wait = "spooled", timeout: float | None = None
+        self, status: RunStatus = RunStatus.FINISHED, *, wait: Wait | None = None, timeout: float | None = None
     ) -> None:
         """End this process's part of the run: seal what is left, hand it on, say the outcome.
 
@@ -279,66 +266,25 @@ class Run:
 
         Args:
             status: How the process ended.
-            wait: "spooled": until the spool has everything, which no backend can delay; "durable": until
-                the store has it.
-            timeout: Seconds to wait at most; default 1.5, for "durable" 60.
+            wait: "spooled": until the spool has everything, which no backend can delay; "accepted": until the
+                ingest tier has; "durable": until the store has. Default: "accepted" under `upload_mode="sync"`,
+                else "spooled".
+            timeout: Seconds to wait at most; default 1.5, for "accepted" 10, for "durable" 60.
 
         Raises:
-            Unavailable: the store did not have everything in time; the data stays in the spool.
-            ValueError: `wait` is neither.
+            Unavailable: it did not have everything in time; the data stays in the spool.
+            Rejected: a batch was refused for good.
+            ValueError: `wait` is none of them.
         """
-        deadline = time.monotonic() + bound_s(wait, timeout)
-        if os.getpid() != self._pid or not self._ending.acquire(blocking=False):
-            return
-        outcome, is_durable = Outcome(0, 0, 0), True
-        try:
-            if self._pump is not None:
-                outcome = self._finished(self._pump, RunStatus(status), deadline=deadline)
-                is_durable = wait == "spooled" or self._is_durable_by(deadline)
-        finally:
-            self._close(outcome)
-        if not is_durable:
-            raise Unavailable(
-                f"the store does not have all of run {self.id} yet; the data is safe in {self._place()}: it is sent "
-                "when the ingest tier answers, or by `rankscope drain`"
-            )
-
-    def _finished(self, pump: Pump, status: RunStatus, *, deadline: float) -> Outcome:
-        for span in self._recording.open_spans.copy().values():
-            span.interrupt()
-        self._recording.tell_finishing()
-        self._recording.armed = False
-        end_ns = self._recording.clock.wall_ns()
-        # What was said at the start is not made again: masking a large configuration takes a second.
-        last = {**self._said.columns, "status": (status.code,), "end": (end_ns,)}
-        left_s = max(0.0, deadline - time.monotonic())
-        self._is_handed_on = pump.finish([Block("run_info", 1, last)], timeout_s=left_s)
-        return Outcome(pump.taken_rows(), pump.dropped_rows(), pump.waiting_rows())
-
-    def _is_durable_by(self, deadline: float) -> bool:
-        exporter = self._exporter
-        if exporter is None:
-            return True
-        return self._is_handed_on and await_durable(exporter, deadline, called_off=lambda: self._hurry)
+        self._hand_over.finish(RunStatus(status), wait=wait, timeout=timeout)
 
     def hurry(self) -> None:
-        """Call off a wait for the store that is going on."""
-        self._hurry = True
-
-    def _close(self, outcome: Outcome) -> None:
-        # A thread that is still writing keeps its files; the end of the process closes them.
-        if self._exporter is not None and self._is_handed_on:
-            self._exporter.close()
-        callbacks, self._on_finish = self._on_finish, []
-        for callback in callbacks:
-            callback(outcome)
-
-    def _place(self) -> str:
-        return "" if self._exporter is None else self._exporter.place
+        """Call off a wait for the ingest tier or the store that is going on."""
+        self._hand_over.hurry()
 
     def on_finish(self, callback: "Callable[[Outcome], None]") -> None:
         """Call `callback` once, when `finish` has done its work."""
-        self._on_finish.append(callback)
+        self._hand_over.on_finish(callback)
 
 
 def _alone(clock: Clock, ids: Ids) -> Identity:

@@ -6,7 +6,7 @@ somebody else's: the agent of the node, a thread of this process, or `rankscope 
 
 from typing import TYPE_CHECKING
 
-from rankscope._export import Exporter, SealedBatch
+from rankscope._export import Exporter, Obstacle, SealedBatch, Upload, Wait
 from rankscope.spool import SpoolWriter
 
 
@@ -15,15 +15,34 @@ class SpoolExporter:
 
     Args:
         writer: The spool.
+        upload: Who sends it from this process; None: somebody else, or nobody.
+        waits_for: What a flush waits for.
+        keeps_unsent: Whether what cannot be sent now is kept for later on purpose.
     """
 
-    def __init__(self, writer: SpoolWriter) -> None:
+    def __init__(
+        self,
+        writer: SpoolWriter,
+        *,
+        upload: Upload | None = None,
+        waits_for: Wait = "spooled",
+        keeps_unsent: bool = False,
+    ) -> None:
         self._writer = writer
+        self._upload = upload
+        self.waits_for: Wait = waits_for
+        self.keeps_unsent = keeps_unsent
 
     @property
     def fullness(self) -> float:
         """How much of the bound is in use; 1.0 also where the disk is full."""
         return self._writer.fullness
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the ingest tier has everything that was appended."""
+        accepted = self._writer.accepted if self._upload is None else max(self._upload.accepted, self._writer.accepted)
+        return accepted >= self._writer.next_seq
 
     @property
     def is_durable(self) -> bool:
@@ -37,7 +56,14 @@ class SpoolExporter:
 
     def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
         """Append a batch; False when there is no room."""
-        return self._writer.append(batch, is_last=is_last, urgent=urgent)
+        is_taken = self._writer.append(batch, is_last=is_last, urgent=urgent)
+        if self._upload is not None and is_taken:
+            self._upload.wake()
+        return is_taken
+
+    def take_obstacle(self) -> Obstacle | None:
+        """What is known to stand in the way of sending."""
+        return None if self._upload is None else self._upload.take_obstacle()
 
     def sync(self) -> None:
         """Have the disk keep what was appended, also when the machine loses its power."""

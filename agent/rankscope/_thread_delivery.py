@@ -8,15 +8,25 @@ import time
 from pathlib import Path
 
 from rankscope._claim import Claim
-from rankscope._connection import Access, Connection, survived_fork
+from rankscope._connection import Access, Connection, Kind, survived_fork
+from rankscope._export import Obstacle
 from rankscope._identity import Identity
 from rankscope._settings import Settings
 from rankscope.agent.adopt import Adopted, adopt
+from rankscope.errors import Rejected, Unavailable
 from rankscope.spool import SpoolError, SpoolHeldError
 
 GRACE_S = 0.4
 LOOK_S = 0.02
 CLOSE_S = 0.2
+
+_LASTING = (Kind.DENIED, Kind.OURS)
+"""Failures that only a person ends: a key, a certificate, a setting."""
+
+FORKED = (
+    "nothing is sent from here, since this process was forked from one that had used gRPC, which hangs then: "
+    "start it with `spawn`, or use RANKSCOPE_AGENT=process"
+)
 
 
 class ThreadDelivery:
@@ -39,6 +49,27 @@ class ThreadDelivery:
         self._connection = Connection(endpoints, access)
         self._claim = Claim(self._connection, identity)
         self._adopted: Adopted | None = None
+        self._fault: Obstacle | None = None
+
+    @property
+    def accepted(self) -> int:
+        """Every seq below it is with the ingest tier, as far as this process has sent."""
+        return 0 if self._adopted is None else self._adopted.sender.stand.accepted
+
+    def take_obstacle(self) -> Obstacle | None:
+        """What stands in the way now; a batch that was refused for good is told once."""
+        if self._adopted is None:
+            return self._fault
+        sender = self._adopted.sender
+        if sender.refusals:
+            return Obstacle(Rejected(f"{sender.refusals.popleft()}; its rows are stated as lost"), is_lasting=True)
+        fault = sender.fault
+        return None if fault is None else Obstacle(fault.error, is_lasting=fault.kind in _LASTING)
+
+    def wake(self) -> None:
+        """Look for new batches now."""
+        if self._adopted is not None:
+            self._adopted.wake()
 
     def settle(self) -> str:
         """Wait for the answer to the claim; "" when the rank is this process's.
@@ -55,7 +86,9 @@ class ThreadDelivery:
         except SpoolHeldError:
             return ""
         except (OSError, SpoolError) as error:
-            return f"nothing is sent from here ({error}); is something wrong with its disk?"
+            failure = f"nothing is sent from here ({error}); is something wrong with its disk?"
+            self._fault = Obstacle(Unavailable(failure), is_lasting=True)
+            return failure
         return ""
 
     def close(self) -> None:
@@ -76,12 +109,18 @@ class ThreadDelivery:
 class ForkedDelivery:
     """A child of a process that had used gRPC: its first call would hang, so nothing is sent from here."""
 
+    accepted = 0
+
+    def take_obstacle(self) -> Obstacle:
+        """That it is so."""
+        return Obstacle(Unavailable(FORKED), is_lasting=True)
+
+    def wake(self) -> None:
+        """Nobody looks."""
+
     def settle(self) -> str:
         """Say so."""
-        return (
-            "nothing is sent from here, since this process was forked from one that had used gRPC, which hangs then: "
-            "start it with `spawn`, or use RANKSCOPE_AGENT=process"
-        )
+        return FORKED
 
     def begin(self, folder: Path) -> str:
         """It waits there."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, cast
 
-from rankscope._export import Exporter, SealedBatch
+from rankscope._export import Exporter, Obstacle, SealedBatch, Wait
 from rankscope._recorded import RecordedSpan, RecordedSpans
 from rankscope_proto.columns import SECTION_BY_NAME
 from rankscope_proto.declaration import Field, Section, Wire
@@ -88,7 +88,11 @@ class MemoryExporter:
 
     Attributes:
         fullness: How much of the room is in use, as the run is told.
+        waits_for: What a flush waits for.
+        keeps_unsent: Whether what cannot be sent now is kept for later on purpose.
+        is_accepted: Whether the ingest tier has everything, as the run is told.
         is_durable: Whether the store has everything, as the run is told.
+        obstacle: What stands in the way, as the run is told.
         is_ended: Whether the last batch came.
         is_closed: Whether it was closed.
         left_open: The rows of the spans that were open when they were last kept; None: none were.
@@ -101,7 +105,10 @@ class MemoryExporter:
         self.room = room
         self.reserve = reserve
         self.fullness = 0.0
-        self.is_durable = True
+        self.waits_for: Wait = "spooled"
+        self.keeps_unsent = False
+        self.is_accepted = self.is_durable = True
+        self.obstacle: Obstacle | None = None
         self.is_ended = False
         self.is_closed = False
         self.left_open: SealedBatch | None = None
@@ -115,6 +122,10 @@ class MemoryExporter:
         self.batches.append(batch)
         self.is_ended = is_last
         return True
+
+    def take_obstacle(self) -> Obstacle | None:
+        """What stands in the way."""
+        return self.obstacle
 
     def sync(self) -> None:
         """Memory has nothing to write back."""

@@ -60,7 +60,7 @@ def test_a_wait_for_anything_else_is_an_error_that_ends_nothing() -> None:
     exporter = MemoryExporter()
     run = Run(exporter)
 
-    with pytest.raises(ValueError, match='"spooled" or "durable"'):
+    with pytest.raises(ValueError, match='"spooled", "accepted" or "durable"'):
         run.finish(wait="sent")  # pyright: ignore[reportArgumentType]  # what a checker would refuse
 
     run.log_metric("a", 1)

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from rankscope import Run
-from rankscope._export import SealedBatch
+from rankscope._export import SealedBatch, Wait
 from tests.bench.report import Report
 
 if TYPE_CHECKING:
@@ -27,12 +27,17 @@ class NowhereExporter:
     """Takes every batch and forgets it."""
 
     fullness = 0.0
-    is_durable = True
+    waits_for: Wait = "spooled"
+    keeps_unsent = False
+    is_accepted = is_durable = True
     place = "nowhere"
 
     def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
         """Takes it."""
         return True
+
+    def take_obstacle(self) -> None:
+        """There is none."""
 
     def sync(self) -> None:
         """Nothing is kept."""
