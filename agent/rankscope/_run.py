@@ -8,9 +8,10 @@ raise `ValueError` at once.
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack, overload
 
 from rankscope._bounds import NAME
+from rankscope._carrier import Attached, Given, parent_for
 from rankscope._checked import checked_step
 from rankscope._clock import Clock, SystemClock
 from rankscope._export import Exporter, Wait
@@ -26,7 +27,9 @@ from rankscope._run_info import RunInfo
 from rankscope._span import Span, Trace, set_up
 from rankscope._span_fields import SpanFields
 from rankscope._step import Step, checked_microstep
+from rankscope._trace_op import OperationFields, trace_op
 from rankscope._tracing_options import TracingOptions
+from rankscope._wrap import Function
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
 
@@ -191,6 +194,45 @@ class Run:
     ) -> Span:
         """As `span`, begun already; end it with `with` or `span.finish()`. Only `with` makes it current."""
         return self.span(name, kind, attributes=attributes, **fields).start()
+
+    @overload
+    def trace_op(self, name: Function, /) -> Function: ...
+
+    @overload
+    def trace_op(
+        self, name: str | None = None, **fields: Unpack[OperationFields]
+    ) -> Callable[[Function], Function]: ...
+
+    def trace_op(
+        self, name: Function | str | None = None, **fields: Unpack[OperationFields]
+    ) -> Function | Callable[[Function], Function]:
+        """Decorate a function: each call of it is a span, below the innermost open one, or a root.
+
+        For functions, methods, coroutines and generators of either kind. A generator's span is current while its
+        own code runs, not in its consumer's code between two items. Inputs (the arguments) and the output (what is
+        returned) are kept under `capture="preview"` only.
+
+        Args:
+            name: What the spans are called; default: the function's `__qualname__`. Or the function itself.
+            fields: `OperationFields`: as `span` has them, but `span_id` and `inputs`.
+
+        Raises:
+            TypeError: such a field, or one of another type; what is decorated is no function.
+            ValueError: a field's value is none.
+        """
+        return trace_op(self, name, fields)
+
+    def attach_trace_context(self, carrier: Given) -> Attached:
+        """Put what begins here from now on under a span of another process: a context manager, or until `detach()`.
+
+        Args:
+            carrier: What that span's `context()` returned; or a W3C `traceparent`, alone or in a mapping.
+
+        Raises:
+            TypeError: the carrier is neither a dict nor a text.
+            ValueError: an id in it is none, or it belongs to another run.
+        """
+        return Attached(self._recording, parent_for(self._recording, carrier))
 
     def log_metric(self, name: str, value: float, *, step: int | None = None) -> None:
         """Record one value of a metric of the run; NaN and infinities are kept.
