@@ -1,0 +1,39 @@
+"""What is open now, as heartbeats say it: one row a trace, its open spans by their starts."""
+
+from collections.abc import Sequence
+
+from rankscope._block import Block, Column
+from rankscope.front.book import Kept
+from rankscope.front.halves import Half
+from rankscope_proto.names import SpanKind
+
+MAX_TRACES = 256
+MAX_STACK = 64
+"""Spans told of a trace, and traces told of a run: the first begun."""
+
+_KINDS = {kind.value: kind.code for kind in SpanKind}
+
+
+def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
+    """The open spans of a run, at least one, as a block of `open_spans`."""
+    stacks: dict[bytes, list[tuple[Kept, Half]]] = {}
+    for kept in spans:
+        stacks.setdefault(kept.trace, []).append((kept, Half.of_text(kept.body)))
+    rows = [sorted(stack, key=_begun)[:MAX_STACK] for stack in list(stacks.values())[:MAX_TRACES]]
+    flat = [one for stack in rows for one in stack]
+    columns: dict[str, Column] = {
+        "heartbeat": [at_ns] * len(rows),
+        "thread": [str(stack[0][1].value("thread_id") or "HTTP ingest") for stack in rows],
+        "stack_span_id": [int.from_bytes(kept.span, "big") for kept, _ in flat],
+        "stack_name": [str(half.value("name") or "") for _, half in flat],
+        "stack_start": [half.started_ns for _, half in flat],
+        "stack_trace_hi": [int.from_bytes(kept.trace[:8], "big") for kept, _ in flat],
+        "stack_trace_lo": [int.from_bytes(kept.trace[8:], "big") for kept, _ in flat],
+        "stack_kind": [_KINDS.get(str(half.value("kind") or "custom"), 0) for _, half in flat],
+        "stack_n": [len(stack) for stack in rows],
+    }
+    return Block("open_spans", len(rows), columns)
+
+
+def _begun(one: tuple[Kept, Half]) -> int:
+    return one[1].started_ns
