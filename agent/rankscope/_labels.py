@@ -1,14 +1,17 @@
 """Labels and numbers of a span as they are kept: copied, plain and cut, the moment they are given.
 
-Whatever is not text or a number becomes text in the caller's thread: the sealing thread must not
+Whatever is not text or a number becomes bounded JSON in the caller's thread: the sealing thread must not
 run code of the training (a tensor's `str` waits for its device). Text that is far too long is cut here
-too, or the rows that wait would hold it: 12,000 spans with 500 kB each took 5.4 GB. A character more
-than the bound is left, so that the exact cut (`_span_columns`) sees it and flags the row.
+too, or the rows that wait would hold it: 12,000 spans with 500 kB each took 5.4 GB. A little more than
+the bound is left, so that the exact cut (`_span_columns`) sees it, flags the row, and finds a secret
+that lies across the edge whole enough to mask it.
 
 Promises: nothing here raises, whatever it is given.
 """
 
+import json
 import math
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -21,6 +24,9 @@ Label = str | int | float
 SHORT = 64
 """Characters of a text that the budget of rows covers; a longer one counts in the budget of text."""
 
+MARGIN = 512
+"""Characters kept beyond a bound, for a secret that lies across the edge."""
+
 _FEW = 8
 """Entries of a map that the budget of rows covers."""
 
@@ -31,20 +37,22 @@ NoteFault = Callable[[str], None]
 
 
 class Labelled(Protocol):
-    """What has labels: a span.
+    """What has labels: a span."""
 
-    Attributes:
-        text_bytes: Memory of its long text, so far.
-    """
+    def hold(self, text_bytes: int, /) -> None:
+        """Count memory of long text."""
+        ...
 
-    text_bytes: int
+    def note_dropped(self, name: str, why: str, /) -> None:
+        """Count something that could not be kept, and name it on the span."""
+        ...
 
-    def note_fault(self, what: str) -> None:
-        """Count something that could not be kept."""
+    def preview(self, value: object, /) -> str:
+        """Bounded JSON of a value that is neither text nor a number."""
         ...
 
 
-def text_of(value: object, most: int = ATTRIBUTES + 1) -> str:
+def text_of(value: object, most: int = ATTRIBUTES + MARGIN) -> str:
     """The value's text, at most so many characters; says what is wrong where it has none."""
     try:
         return str.__getitem__(str(value), slice(most))
@@ -53,10 +61,10 @@ def text_of(value: object, most: int = ATTRIBUTES + 1) -> str:
 
 
 def name_of(value: object, owner: Labelled) -> str:
-    """The text of a name, an id or a key, a character above its bound at most."""
-    text = text_of(value, NAME + 1)
+    """The text of a name, an id or a key, a little above its bound at most."""
+    text = text_of(value, NAME + MARGIN)
     if len(text) > SHORT:
-        owner.text_bytes += sys.getsizeof(text)
+        owner.hold(sys.getsizeof(text))
     return text
 
 
@@ -65,12 +73,16 @@ def labels(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     try:
         kept: dict[str, object] = {**given}  # a third faster than `dict` is
     except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
-        owner.note_fault(f"attributes are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
+        owner.note_dropped("attributes", f"a {type(given).__qualname__} is no mapping: {text_of(error, NAME)}")
         return {}
     for key, value in kept.items():
         kind = type(value)
-        is_short = len(value) <= SHORT if kind is str else kind is int or kind is float  # pyright: ignore[reportArgumentType]
-        if not is_short or type(key) is not str or len(key) > SHORT:
+        if kind is str:
+            if len(value) > SHORT:  # pyright: ignore[reportArgumentType]  # a text
+                return _cut(kept, owner)
+        elif kind is not int and kind is not float:
+            return _cut(kept, owner)
+        if type(key) is not str or len(key) > SHORT:
             return _cut(kept, owner)
     return kept if len(kept) <= _FEW else _cut(kept, owner)  # pyright: ignore[reportReturnType]  # all are Labels
 
@@ -79,37 +91,39 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     kept: dict[str, Label] = {}
     room, size = ATTRIBUTES + 1, 0
     for key, value in given.items():
-        name, label = text_of(key, NAME + 1), _plain(value)
+        name, label = text_of(key, NAME + MARGIN), _plain(value, owner)
         if isinstance(label, str):
-            label = label[: max(1, room - len(name))]
+            label = label[: max(1, room - len(name)) + MARGIN]
             size += sys.getsizeof(label)
         size += sys.getsizeof(name)
         kept[name] = label
         room -= len(name) + (len(label) if isinstance(label, str) else _NUMBER_BYTES)
         if room <= 0:
             break
-    owner.text_bytes += size
+    if len(kept) < len(given):
+        owner.note_dropped("attributes", f"more than {ATTRIBUTES} bytes")
+    owner.hold(size)
     return kept
 
 
-def numbers(given: Mapping[str, float], note_fault: NoteFault) -> tuple[dict[str, float], int]:
+def numbers(given: Mapping[str, float], note_left_out: Callable[[str, str], None]) -> tuple[dict[str, float], int]:
     """A copy with every value a float, and the memory of its names if any is long.
 
-    What has no number is left out and noted.
+    What has no number is left out and noted: the metric's name (empty: all), and why.
     """
     try:
         copied: dict[str, float] = {**given}
     except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
-        note_fault(f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
+        note_left_out("", f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
         return {}, 0
     for name, value in copied.items():
         if type(value) is not float or type(name) is not str or len(name) > SHORT:
-            kept = _converted(copied, note_fault)
+            kept = _converted(copied, note_left_out)
             return kept, sum(map(len, kept)) if any(len(name) > SHORT for name in kept) else 0
     return copied, 0
 
 
-def _converted(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, float]:
+def _converted(given: Mapping[str, float], note_left_out: Callable[[str, str], None]) -> dict[str, float]:
     kept: dict[str, float] = {}
     for name, value in given.items():
         is_short = type(name) is str and len(name) <= SHORT
@@ -117,13 +131,13 @@ def _converted(given: Mapping[str, float], note_fault: NoteFault) -> dict[str, f
         try:
             kept[key] = float(value)
         except Exception as error:  # noqa: BLE001  # a foreign type's __float__ may raise anything
-            note_fault(f"the metric {key!r} has no number: {text_of(error, NAME)}")
+            note_left_out(key, f"the metric {key!r} has no number: {text_of(error, NAME)}")
     return kept
 
 
 def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
     """As `numbers`, about as many of them as a span may have."""
-    kept, _ = numbers(given, owner.note_fault)
+    kept, _ = numbers(given, lambda name, why: owner.note_dropped(f"metrics.{name}" if name else "metrics", why))
     room = METRICS
     for count, name in enumerate(kept):
         room -= len(name) + _NUMBER_BYTES
@@ -131,23 +145,34 @@ def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
             kept = dict(list(kept.items())[: count + 1])
             break
     if len(kept) > _FEW or METRICS - room > _FEW * SHORT:
-        owner.text_bytes += METRICS - room
+        owner.hold(METRICS - room)
     return kept
 
 
-def _plain(value: object) -> Label:
+def _plain(value: object, owner: Labelled) -> Label:
     if type(value) in _PLAIN:
         return value  # pyright: ignore[reportReturnType]  # a member of _PLAIN
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str | os.PathLike):
+        return text_of(value)  # pyright: ignore[reportUnknownArgumentType]  # a path of text or of bytes
     try:
-        if isinstance(value, float):
-            return float(value)
-        if isinstance(value, int):
-            return int(value)
+        if isinstance(value, int | float):
+            return float(value) if isinstance(value, float) else int(value)
     except Exception:  # noqa: BLE001  # a subclass may raise anything; it may have a text
         return text_of(value)
-    return text_of(value)
+    return _unquoted(owner.preview(value))
+
+
+def _unquoted(preview: str) -> str:
+    """JSON as it is, a JSON string as its text: a label is searched for as people write it."""
+    if not preview.startswith('"'):
+        return preview
+    try:
+        text = json.loads(preview)
+    except ValueError:  # cut short
+        return preview[1:]
+    return text if isinstance(text, str) else preview
 
 
 def number_of(value: Label) -> float | None:

@@ -80,7 +80,7 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="rankscope-seal", daemon=True)
 
     def _new_sealer(self) -> Sealer:
-        return Sealer(self._recording.identity, clock=self._recording.clock)
+        return Sealer(self._recording.identity, clock=self._recording.clock, masks=self._recording.masks)
 
     def start(self) -> None:
         """Hand on what waits already, so that a process killed at once leaves a trace, and start the thread."""

@@ -18,7 +18,9 @@ from rankscope._clock import Clock
 from rankscope._identity import Identity
 from rankscope._ids import Ids
 from rankscope._labels import text_of
+from rankscope._masks import Masks
 from rankscope._ring import Ring
+from rankscope._sampling import LeftOut, Sampling
 from rankscope._tracing_options import TracingOptions
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rankscope")
 
 MAX_FAULT_KINDS = 64
+LABEL_BYTES = 1_024
+"""Most bytes of the JSON of one label that is neither text nor a number."""
 
 FORKED = "rows of a forked child, which is not the rank"
 """The fault that counts what a child recorded without a run of its own."""
@@ -50,9 +54,16 @@ class Recording:
 
     Attributes:
         tracing: The same.
-        current: The innermost open span of this thread or task; a ContextVar, so that tasks do not
-            see each other's.
-        open_spans: Spans begun and not ended, by id.
+        current: The innermost open span of this thread or task, or a span elsewhere that it goes on from; a
+            ContextVar, so that tasks do not see each other's.
+        open_spans: Spans begun and not ended, each by itself: ids may be given, and given twice.
+        waiting: What waits in the ring.
+        masks: Takes secrets out of the texts of rows; for the sealing thread.
+        sampling: Which traces and spans are kept.
+        is_choosy: Whether sampling may leave any out.
+        most_spans: Most spans of a trace that are kept.
+        left_out: Counts spans that were not.
+        flush: Hands on what waits; the run says how.
         armed: Whether anything is recorded; False in a forked child and after the end.
         is_forked: Whether this is a forked child, where what is offered is counted only.
         faults: How often each kind of internal fault happened.
@@ -64,12 +75,19 @@ class Recording:
         self.clock = clock
         self.ids = ids
         self.ring = Ring(self.tracing.ring_rows)
+        self.waiting = self.ring.items
+        self.masks = Masks(self.tracing.redactor)
+        self.sampling = Sampling(self.tracing)
+        self.is_choosy = self.sampling.is_choosy
+        self.most_spans = self.tracing.max_spans_per_trace
+        self.left_out = LeftOut()
+        self.flush: Callable[[], object] = _nothing
         self.mono_ns = clock.mono_ns
         self.new_span_id = ids.span_id
         self.new_trace_id = ids.trace_id
         # The process's own parent as the default: it is there in every thread, and costs a span nothing.
         self.current: ContextVar[SpanRef | None] = ContextVar("rankscope_span", default=self.tracing.parent)
-        self.open_spans: dict[int, Span] = {}
+        self.open_spans: dict[Span, Span] = {}
         self.armed = True
         self.is_forked = False
         self.faults: Counter[str] = Counter()
@@ -91,6 +109,21 @@ class Recording:
         """Count rows of a forked child; nobody looks into its log, so it is not said."""
         if self.is_forked:
             self.faults[FORKED] += rows
+
+    def labelled(self, value: object) -> tuple[str, bool]:
+        """A label that is neither text nor a number as short JSON, and whether anything in it was masked."""
+        kept = self.tracing.redactor.preview(value, max_bytes=LABEL_BYTES)
+        return kept.text, kept.is_redacted
+
+    def payload(self, value: object) -> tuple[str, bool]:
+        """Bounded JSON of what goes in or comes out, and whether anything in it was masked."""
+        kept = self.tracing.redactor.preview(value)
+        return kept.text, kept.is_redacted
+
+    def message(self, error: BaseException) -> tuple[str, bool]:
+        """What an exception says, bounded, and whether anything in it was masked."""
+        kept = self.tracing.redactor.excerpt(text_of(error))
+        return kept.text, kept.is_redacted
 
     def current_step(self) -> "Step | None":
         """The open step of this thread or task; without one, the last the process opened and did not end.
@@ -173,11 +206,20 @@ class Recording:
         if self.faults[kind] == 1:
             logger.warning("rankscope goes on without this: %s", what)
 
+    def note_left_out(self, name: str, why: str) -> None:
+        """Count a metric that has no number."""
+        del name  # `why` says it
+        self.note_fault(why)
+
     def _shielded(self, callback: Callable[..., object], *arguments: object) -> None:
         try:
             callback(*arguments)
         except Exception as error:  # noqa: BLE001  # a listener's fault must not reach training
             self.note_fault(f"{type(error).__qualname__} in {text_of(callback, NAME)}: {text_of(error, NAME)}")
+
+
+def _nothing() -> None:
+    """Nobody hands anything on."""
 
 
 def _disarm_in_child() -> None:

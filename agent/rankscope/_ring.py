@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from rankscope._block import Block
     from rankscope._metric_rows import MetricRows
     from rankscope._span import Span
+    from rankscope._span_events import SpanEvent
 
-    Item = Span | MetricRows | Block
+    Item = Span | SpanEvent | MetricRows | Block
 
 WAKE_ROWS = 2_000
 """Rows that wait before the sealing thread is woken: a full batch."""
+
+QUIET_ITEMS = WAKE_ROWS - 1
+"""Items that may wait before an append has to look whether to wake the thread, and whether there is room."""
 
 WAKE_TEXT = 2 * 1024 * 1024
 """Bytes of long text that wait before it is woken, and that it takes at once."""
@@ -33,16 +37,20 @@ class Ring:
     Args:
         capacity_rows: Rows kept at most; more are dropped and counted.
         capacity_text: Bytes of long text kept at most, likewise; short text is covered by the rows.
+
+    Attributes:
+        items: What waits. A span without long text may be appended to it without asking as long as fewer than
+            `QUIET_ITEMS` wait: a call that takes the lock costs a tenth of a span.
     """
 
-    __slots__ = ("_capacity", "_capacity_text", "_dropped", "_items", "_lock", "_rows", "_text", "_wake", "_woken")
+    __slots__ = ("_capacity", "_capacity_text", "_dropped", "_lock", "_more_rows", "_text", "_wake", "_woken", "items")
 
     def __init__(self, capacity_rows: int, *, capacity_text: int = CAPACITY_TEXT) -> None:
         self._capacity = capacity_rows
         self._capacity_text = capacity_text
         self._text = 0
-        self._items: deque[Item] = deque()
-        self._rows = 0
+        self.items: deque[Item] = deque()
+        self._more_rows = 0
         self._dropped: dict[str, int] = {}
         # Re-entrant: a signal handler or a finaliser may emit while its thread is in here.
         self._lock = threading.RLock()
@@ -54,14 +62,15 @@ class Ring:
         """Take a finished item; False when there was no room and its rows were counted as dropped."""
         rows, text = item.count, item.text_bytes
         with self._lock:
-            if self._rows + rows > self._capacity or (text and self._text + text > self._capacity_text):
+            waiting = len(self.items) + self._more_rows + rows
+            if waiting > self._capacity or (text and self._text + text > self._capacity_text):
                 self._dropped[item.section] = self._dropped.get(item.section, 0) + rows
                 return False
-            self._items.append(item)
-            self._rows += rows
+            self.items.append(item)
+            self._more_rows += rows - 1
             if text:
                 self._text += text
-            if self._woken or (self._rows < WAKE_ROWS and (not text or self._text < WAKE_TEXT)):
+            if self._woken or (waiting < WAKE_ROWS and (not text or self._text < WAKE_TEXT)):
                 return True
             self._woken = True
         self._wake.put(None)
@@ -73,12 +82,12 @@ class Ring:
         rows = text = 0
         with self._lock:
             self._woken = False
-            while self._items and rows < max_rows and text < WAKE_TEXT:
-                item = self._items.popleft()
+            while self.items and rows < max_rows and text < WAKE_TEXT:
+                item = self.items.popleft()
                 rows += item.count
                 text += item.text_bytes
                 taken.append(item)
-            self._rows -= rows
+            self._more_rows -= rows - len(taken)
             self._text -= text
         return taken
 
@@ -91,14 +100,14 @@ class Ring:
     def give_up(self) -> None:
         """Count everything that waits as dropped."""
         with self._lock:
-            for item in self._items:
+            while self.items:
+                item = self.items.popleft()
                 self._dropped[item.section] = self._dropped.get(item.section, 0) + item.count
-            self._items.clear()
-            self._rows = self._text = 0
+            self._more_rows = self._text = 0
 
     def rows(self) -> int:
         """Rows waiting."""
-        return self._rows
+        return len(self.items) + self._more_rows
 
     def wake(self) -> None:
         """End the current or the next `wait`."""

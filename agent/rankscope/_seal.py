@@ -15,9 +15,12 @@ from rankscope._block import Block, Column
 from rankscope._bounds import NAME, PART_ROWS, bounded, cut, parts, text_size
 from rankscope._columns import Dictionary, block_of, check, fill
 from rankscope._export import SealedBatch
+from rankscope._masks import Masks
 from rankscope._metric_rows import MetricRows, metric_block, metric_size, names_size
 from rankscope._span_columns import span_block, span_size
+from rankscope._span_events import SpanEvent, event_block
 from rankscope._version import __version__
+from rankscope.privacy import Redactor
 from rankscope_proto.columns import SCHEMA_VERSION, SECTION_BY_NAME, SECTIONS
 from rankscope_proto.identity import payload_digest, week_of
 from rankscope_proto.names import GapCause, GapClass
@@ -65,11 +68,13 @@ class Sealer:
     Args:
         identity: Who seals.
         clock: For the sealing time, and to date spans.
+        masks: Takes the secrets out of their texts; default: a redactor's that was told nothing.
     """
 
-    def __init__(self, identity: "Identity", *, clock: "Clock") -> None:
+    def __init__(self, identity: "Identity", *, clock: "Clock", masks: Masks | None = None) -> None:
         self._identity = identity
         self._clock = clock
+        self._masks = masks or Masks(Redactor())
         self._seq = 0
         self._sealed: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
@@ -100,6 +105,8 @@ class Sealer:
             if not item.text_bytes and item.count <= PART_ROWS:
                 return (item,)
             item = metric_block((item,), self._clock)
+        if isinstance(item, SpanEvent):
+            item = event_block(item, self._clock, self._masks)
         if not isinstance(item, Block):
             return (item,)
         try:
@@ -121,6 +128,9 @@ class Sealer:
             self._size += _block_size(item)
             self._text += text_size(item)
             self._blocks.setdefault(item.section, []).append(item)
+        elif isinstance(item, SpanEvent):
+            self.add(event_block(item, self._clock, self._masks))
+            return
         else:
             size = span_size(item)
             self._size += size
@@ -149,6 +159,24 @@ class Sealer:
             loss = self._losses.setdefault((known, cause, seqs), _Loss(0, now_ns, now_ns, cut(detail, NAME)))
             loss.rows += rows
             loss.end_ns = now_ns
+
+    def add_left_out(self, counts: Mapping[GapCause, int], *, start_ns: int) -> None:
+        """State spans that sampling or the cap of their trace left out, in one gap a cause.
+
+        Args:
+            counts: How many, by cause.
+            start_ns: Wall time from which on they were counted.
+        """
+        for cause, rows in counts.items():
+            columns: dict[str, Column] = {
+                "class": (GapClass.NOT_CAPTURED.code,),
+                "cause": (cause.value,),
+                "data_kind": ("spans",),
+                "count": (rows,),
+                "start": (start_ns,),
+                "end": (self._clock.wall_ns(),),
+            }
+            self.add(Block("gaps", 1, columns))
 
     def take_back(self, batches: Sequence[SealedBatch], *, kept: Collection[str], cause: GapCause) -> None:
         """Undo batches that nobody took, the last ones sealed; their numbers are not used again.
@@ -253,7 +281,12 @@ class Sealer:
             return item
         if isinstance(item, MetricRows):
             return metric_block((item,), self._clock)
-        return span_block((item,), self._clock)
+        if isinstance(item, SpanEvent):
+            return event_block(item, self._clock, self._masks)
+        return self._span_block((item,))
+
+    def _span_block(self, spans: "Sequence[Span]") -> Block:
+        return span_block(spans, self._clock, self._masks, rank=self._identity.rank)
 
     def _items(self) -> "list[Item]":
         return [*self._spans, *self._calls, *(block for blocks in self._blocks.values() for block in blocks)]
@@ -274,7 +307,7 @@ class Sealer:
             calls = metric_block(self._calls, self._clock)
             blocks[calls.section] = [*blocks.get(calls.section, ()), calls]
         if self._spans:
-            blocks["spans"] = [*blocks.get("spans", ()), span_block(self._spans, self._clock)]
+            blocks["spans"] = [*blocks.get("spans", ()), self._span_block(self._spans)]
         for section, laid in blocks.items():
             fill(getattr(batch, section), laid, words=words)
             counts[section] = sum(block.count for block in laid)

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rankscope._span import ERROR, Span
+from rankscope._span_events import SpanEvent
 
 if TYPE_CHECKING:
     from rankscope._ring import Item
@@ -79,10 +80,11 @@ class Shortage:
             item: A span, a log call or a block of rows.
             fullness: How much of the room is in use, 0.0 to 1.0.
         """
-        if item.section in LAST_TO_GO:
+        section = Span.section if isinstance(item, SpanEvent) else item.section  # a program may write any number
+        if section in LAST_TO_GO:
             return True
         if self.is_lasting:
             return False
-        if fullness < THIN_FROM.get(item.section, 2.0):
+        if fullness < THIN_FROM.get(section, 2.0):
             return True
         return isinstance(item, Span) and item.status == ERROR

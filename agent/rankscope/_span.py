@@ -6,55 +6,42 @@ finished span is never changed: the sealing thread may be reading it.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from rankscope._bounds import LINKS, NAME
-from rankscope._checked import checked_step, hex_id
-from rankscope._labels import SHORT, Label, labels, metrics, name_of, text_of
-from rankscope_proto.names import SPAN_FLAGS, SpanKind, SpanStatus
+from rankscope._carrier import carrier_of
+from rankscope._checked import KINDS, checked_name, kind_code, status_code
+from rankscope._details import UNSET, Details
+from rankscope._labels import MARGIN, SHORT, Label, labels, metrics, name_of, text_of
+from rankscope._links import LINK_BYTES, Linkable, link_to
+from rankscope._ring import QUIET_ITEMS
+from rankscope._span_events import SpanEvent
+from rankscope._span_fields import SpanFields, describe
+from rankscope._span_ref import KEPT, NOTHING, SPAN_LEFT_OUT, TRACE_LEFT_OUT, Scope, SpanRef, Tree
+from rankscope._wrap import Function, wrapped
+from rankscope_proto.names import SPAN_FLAGS, GapCause, SpanStatus
 
 if TYPE_CHECKING:
     from contextvars import Token
 
     from rankscope._recording import Recording
 
-KINDS: dict[str, int] = {kind.value: kind.code for kind in SpanKind}
 OK, ERROR, INTERRUPTED, CANCELLED = (status.code for status in SpanStatus)
 IN_STEP_TRACE = SPAN_FLAGS["in_step_trace"]
-_LOWER = 2**64 - 1
-_LINK_BYTES = 160
-"""Memory of a link: a tuple of three numbers."""
+_TRUNCATED = SPAN_FLAGS["truncated"]
+_INTERRUPTED = SPAN_FLAGS["interrupted"]
+_CANCELLATIONS = frozenset({"CancelledError", "Cancelled"})
+"""Classes beside `Exception` that tell a task to stop: asyncio's and trio's, which are not imported for it."""
 
-Link = tuple[int, int, int]
-"""A linked span: trace id's upper and lower half, span id (0: the whole trace)."""
+_NEVER = -1
+"""The start of a span that sampling left out: nothing starts it, so nothing registers or records it."""
 
 _get_ident = threading.get_ident
 
 
-class SpanFields(TypedDict, total=False):
-    """The fields of a span that few spans have.
-
-    Attributes:
-        links: Related spans, or (trace id, span id) as hex texts.
-        thread_id: Session or turn; inherited; default: the trace.
-        rollout_id: The application's rollout or episode; inherited.
-        trace_id: 32 hex digits instead of a generated id.
-        span_id: 16 hex digits instead of a generated id.
-        parent_span_id: 16 hex digits; for a parent in another process.
-    """
-
-    links: "Sequence[Span | tuple[str, str]]"
-    thread_id: str
-    rollout_id: str
-    trace_id: str
-    span_id: str
-    parent_span_id: str
-
-
-class Span:
+class Span(SpanRef):
     """A named interval on one rank; made by `run.span`, `run.trace`, `run.start_span`.
 
     As a context manager it starts on entry and ends on exit; an exception that passes through
@@ -64,83 +51,72 @@ class Span:
         name: What it is called.
         kind: Code of its kind.
         status: Code of its status, 0 while open.
-        at_step: Training step or episode; None outside one.
-        attributes: Labels, None while there are none; change them with `set_attribute`.
+        attributes: Labels, None while there are none; change them with `add_attributes`.
         metrics: Numbers, None while there are none; change them with `log_metric`.
-        text_bytes: Memory of its long text, which the ring has a budget for.
-        inner: The span that new spans inside this one belong to, where it is not this one.
+        details: What few spans have, None where it has none of it.
+        phase_code: Part of the training step; 0 outside one.
+        is_essential: Whether it is part of a step's own, which sampling never leaves out.
     """
 
     __slots__ = (
         "_recording",
         "_token",
-        "at_step",
         "attributes",
-        "depth",
+        "details",
         "end_mono_ns",
-        "error_type",
-        "flags",
-        "id",
-        "inner",
         "kind",
-        "links",
         "metrics",
-        "microstep",
         "name",
-        "parent",
-        "parent_id",
-        "path",
-        "phase_code",
-        "rollout_id",
         "start_mono_ns",
         "status",
-        "text_bytes",
         "thread",
-        "thread_id",
-        "trace",
     )
 
     count = 1
     section = "spans"
+    phase_code = 0
+    is_essential = False
 
-    def __init__(self, recording: "Recording", name: str, *, kind: str, parent: "Span | None") -> None:
+    # Positional, as it is made for every span: given by name the two last take twice as long.
+    def __init__(self, recording: "Recording", name: str, kind: str, parent: SpanRef | None, /) -> None:
         try:
             self.kind = KINDS[kind]
         except (KeyError, TypeError):
-            raise ValueError(f"a span's kind is one of {', '.join(KINDS)}, not {kind!r}") from None
+            self.kind = kind_code(kind)
         self._recording = recording
-        self._token: Token[Span | None] | None = None
-        self.start_mono_ns = self.end_mono_ns = self.status = self.phase_code = self.thread = self.text_bytes = 0
-        self.name = name if type(name) is str and len(name) <= SHORT else name_of(name, self)
-        self.id = recording.new_span_id()
+        self._token: Token[SpanRef | None] | None = None
+        self.start_mono_ns = self.end_mono_ns = self.status = 0
         self.attributes: dict[str, Label] | None = None
         self.metrics: dict[str, float] | None = None
-        self.links: tuple[Link, ...] = ()
-        self.error_type = ""
-        self.path: str | None = None
-        self.inner: Span | None = None
+        self.details: Details | None = None
+        self.path = None
+        if type(name) is str and 0 < len(name) <= SHORT and not name.isspace():
+            self.name = name
+        else:
+            self.name = name_of(checked_name(name), self)
+        self.id = recording.new_span_id()
         self.parent = parent
         if parent is None:
             self.trace = recording.new_trace_id()
-            self.parent_id = self.depth = self.flags = self.microstep = 0
-            self.at_step: int | None = None
-            self.thread_id = self.rollout_id = ""
-        else:
-            self.trace = parent.trace
-            self.parent_id = parent.id
-            self.depth = parent.depth + 1
-            self.flags = parent.flags
-            self.microstep = parent.microstep
-            self.at_step = parent.at_step
-            self.thread_id = parent.thread_id
-            self.rollout_id = parent.rollout_id
+            self.depth = 0
+            self.scope = NOTHING
+            return
+        self.trace = parent.trace
+        self.depth = parent.depth + 1
+        self.scope = scope = parent.scope
+        tree = scope.tree
+        if tree is None:
+            tree = self._joined(parent)
+        tree.spans += 1
+        if tree.spans > recording.most_spans:
+            self.leave_out(GapCause.BUDGET)
 
     def __enter__(self) -> Self:
         recording = self._recording
         self._token = recording.current.set(self)
         if not self.start_mono_ns:
             self.thread = _get_ident()
-            recording.open_spans[self.id] = self
+            recording.open_spans[self] = self
             self.start_mono_ns = recording.mono_ns()
         return self
 
@@ -156,48 +132,37 @@ class Span:
         token = self._token
         if token is not None:
             self._token = None
-            try:  # noqa: SIM105  # contextlib.suppress costs a third of a microsecond, an eighth of a span
+            try:
                 recording.current.reset(token)
             except ValueError:
-                # Entered in another context, as a generator finalised elsewhere does: that context is gone.
-                pass
-        if error_class is not None:
-            self._fail(error_class)
-        if self.end_mono_ns:
+                self._leave_here(token)
+        if recording.open_spans.pop(self, None) is None:  # ended already, left out, or never begun
             return
-        # As `_end`: its call would cost a fiftieth of a span.
-        self.end_mono_ns = now_ns
-        self.status = self.status or OK
-        recording.open_spans.pop(self.id, None)
-        if recording.armed:
-            recording.ring.append(self)
+        if error_class is None:
+            self.status = OK
         else:
-            recording.note_unrecorded(1)
-
-    @property
-    def trace_id(self) -> str:
-        """The trace's id: 32 hex digits."""
-        return f"{self.trace:032x}"
-
-    @property
-    def trace_hi(self) -> int:
-        """Upper half of the trace's id."""
-        return self.trace >> 64
-
-    @property
-    def trace_lo(self) -> int:
-        """Lower half of the trace's id."""
-        return self.trace & _LOWER
-
-    @property
-    def span_id(self) -> str:
-        """The span's id: 16 hex digits."""
-        return f"{self.id:016x}"
+            self._fail(error_class, error)
+        self.end_mono_ns = now_ns
+        # As `_give`: its call would cost a fiftieth of a span.
+        if self.details is None and recording.armed and len(recording.waiting) < QUIET_ITEMS:
+            recording.waiting.append(self)
+        else:
+            self._give()
 
     @property
     def recording(self) -> "Recording":
         """Where it will be recorded."""
         return self._recording
+
+    @property
+    def text_bytes(self) -> int:
+        """Memory of its long text, which the ring has a budget for."""
+        return 0 if self.details is None else self.details.text_bytes
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether sampling or the cap of its trace left it out: it works as any, and is not recorded."""
+        return self.start_mono_ns == _NEVER
 
     def span(
         self,
@@ -205,109 +170,288 @@ class Span:
         kind: str = "custom",
         *,
         attributes: Mapping[str, object] | None = None,
-        metrics: Mapping[str, float] | None = None,
-        step: int | None = None,
         **fields: Unpack[SpanFields],
     ) -> "Span":
-        """Make a child of this span; it starts when entered.
+        """Make a child of this span; it starts when entered, or with `start`.
+
+        Args:
+            name: What it is called: some text, cut at 512 bytes.
+            kind: One of `SpanKind`, in whatever case.
+            attributes: Labels; numbers are kept as numbers, all else as text; at most 32 KiB.
+            fields: `SpanFields`.
 
         Raises:
-            ValueError: `kind`, `step` or an id is not one.
+            TypeError: `name`, `kind`, `rank` or `capture` is of another type, or there is no such field.
+            ValueError: `name`, `kind`, `capture`, `step`, `rank` or an id is not one.
         """
-        child = Span(self._recording, name, kind=kind, parent=self)
-        if attributes is not None:
-            child.attributes = labels(attributes, child)
-        if metrics is not None or fields or step is not None:
-            child.describe(metrics, step, fields)
-        return child
+        return set_up(Span(self._recording, name, kind, self), attributes, fields)
 
-    def set_attribute(self, key: str, value: object) -> None:
-        """Set one label: numbers are kept as numbers, everything else as text."""
-        if self.status:
-            self._recording.note_fault("set_attribute after the span ended: not kept")
-            return
-        name = text_of(key, NAME + 1)
-        self.attributes = labels({**(self.attributes or {}), name: value}, self)
-
-    def log_metric(self, name: str, value: float) -> None:
-        """Set one number of the span, such as a reward or a count of tokens."""
-        if self.status:
-            self._recording.note_fault("log_metric after the span ended: not kept")
-            return
-        self.metrics = metrics({**(self.metrics or {}), text_of(name, NAME + 1): value}, self)
-
-    def note_fault(self, what: str) -> None:
-        """Count something that could not be kept."""
-        self._recording.note_fault(what)
+    def start_span(
+        self,
+        name: str,
+        kind: str = "custom",
+        *,
+        attributes: Mapping[str, object] | None = None,
+        **fields: Unpack[SpanFields],
+    ) -> "Span":
+        """As `span`, begun already; `finish` ends it."""
+        return set_up(Span(self._recording, name, kind, self), attributes, fields).start()
 
     def start(self) -> Self:
-        """Start now, without becoming the parent of spans made meanwhile; `end` ends it."""
-        self.thread = _get_ident()
-        self._recording.open_spans[self.id] = self
-        self.start_mono_ns = self._recording.mono_ns()
+        """Start now, without becoming the parent of spans made meanwhile; `finish` ends it."""
+        if not self.start_mono_ns:
+            self.thread = _get_ident()
+            self._recording.open_spans[self] = self
+            self.start_mono_ns = self._recording.mono_ns()
         return self
 
-    def end(self, error: BaseException | None = None) -> None:
-        """End a started span; with `error` its status is `error`. A second call changes nothing."""
-        if error is not None and not self.status:
-            self._fail(type(error))
-        self._end(self._recording.mono_ns())
+    def finish(self, status: str = "ok", *, output: object = UNSET, error: BaseException | None = None) -> None:
+        """End a started span. A second call changes nothing.
+
+        Args:
+            status: ok, error, cancelled or interrupted.
+            output: As `set_output`.
+            error: What it failed with: its type is kept, and its message under capture "preview"; it says
+                the status where that is not given.
+
+        Raises:
+            TypeError: `status` is no text.
+            ValueError: `status` is none of them.
+        """
+        code = status_code(status)
+        if self._recording.open_spans.pop(self, None) is None:
+            return
+        if output is not UNSET:
+            self.set_output(output)
+        if error is not None:
+            self._fail(type(error), error)
+        if code != OK or error is None:
+            self._end_as(code)
+        self.end_mono_ns = self._recording.mono_ns()
+        self._give()
+
+    def set_output(self, value: object) -> None:
+        """Say what came out; None is an output. Previewed when the span ends, and only under capture "preview"."""
+        if self._is_open("set_output") and self.details is not None and self.details.is_captured:
+            self.details.output = value
+
+    def add_attributes(self, attributes: Mapping[str, object]) -> None:
+        """Set labels: numbers are kept as numbers, everything else as text."""
+        if not self._is_open("add_attributes"):
+            return
+        added = labels(attributes, self)
+        if self.attributes:
+            added = labels({**self.attributes, **added}, self)
+        self.attributes = added
+
+    def log_metric(self, name: str | Mapping[str, float], value: float | None = None) -> None:
+        """Set a number of the span, such as a reward or a count of tokens, or several: a mapping alone."""
+        if not self._is_open("log_metric"):
+            return
+        given = name if isinstance(name, Mapping) else {text_of(name, NAME + MARGIN): value}
+        self.metrics = {**(self.metrics or {}), **metrics(given, self)}  # pyright: ignore[reportArgumentType]
+        if len(self.metrics) > len(given):
+            self.metrics = metrics(self.metrics, self)
+
+    def add_event(self, name: str, attributes: Mapping[str, object] | None = None) -> None:
+        """Note that something happened now.
+
+        Args:
+            name: Short title: some text, cut at 512 bytes.
+            attributes: Labels of it, as a span's.
+
+        Raises:
+            TypeError, ValueError: `name` is not one.
+        """
+        title = name_of(checked_name(name), self)
+        if self._is_open("add_event") and not self.is_left_out:
+            event = SpanEvent(self, title, self._recording.mono_ns())
+            if attributes is not None:
+                event.attributes = labels(attributes, event)
+            self._recording.append(event)
+
+    def add_link(self, target: Linkable) -> None:
+        """Relate it to a span, a carrier, or a pair of trace id and span id; 256 are kept.
+
+        Raises:
+            ValueError: an id is not one.
+        """
+        if self._is_open("add_link"):
+            self.add_links([target])
+
+    def flush(self) -> None:
+        """As `run.flush`."""
+        self._recording.flush()
+
+    def hold(self, text_bytes: int, /) -> None:
+        """Count memory of long text."""
+        self.rare().text_bytes += text_bytes
+
+    def note_dropped(self, name: str, why: str, /) -> None:
+        """Count something that could not be kept, and name it on the span."""
+        details = self.rare()
+        details.flags |= _TRUNCATED
+        details.drop(name)
+        self._recording.note_fault(f"{name} of a span: {why}")
+
+    def preview(self, value: object, /) -> str:
+        """Bounded JSON of a value that is neither text nor a number, for a label."""
+        made, is_masked = self._recording.labelled(value)
+        if is_masked:
+            self.rare().is_masked = True
+        return made
+
+    def rare(self) -> Details:
+        """What few spans have, to be changed."""
+        details = self.details
+        if details is None:
+            details = self.details = Details()
+        return details
+
+    def own_scope(self) -> Scope:
+        """What its children take over, to be changed: nobody else has it yet."""
+        self.scope = self.scope.copy()
+        return self.scope
+
+    def add_links(self, targets: Sequence[object]) -> None:
+        """Relate it to all that are `Linkable`.
+
+        Raises:
+            ValueError: an id is not one.
+        """
+        links = [link for link in map(link_to, targets) if link is not None]
+        details = self.rare()
+        if len(links) < len(targets):
+            self.note_dropped("links", "a link is a span, a carrier, or a pair of ids")
+        if len(links) + len(details.links) > LINKS:
+            self.note_dropped("links", f"more than {LINKS}")
+            links = links[: LINKS - len(details.links)]
+        details.links = (*details.links, *links)
+        details.text_bytes += LINK_BYTES * len(links)
+
+    def capture_inputs(self, inputs: object) -> None:
+        """Keep a preview of what goes in, where payloads are captured."""
+        details = self.details
+        if details is None or not details.is_captured or self.is_left_out:
+            return
+        details.inputs = self._captured(details, inputs)
+
+    def leave_out(self, cause: GapCause, how: int = KEPT) -> None:
+        """Do not record it, nor, by `how`, make it anybody's parent, or record its trace at all."""
+        if self.is_essential or self.is_left_out:
+            return
+        self.start_mono_ns = _NEVER
+        self._recording.left_out.note(cause)
+        if how != KEPT:
+            scope = self.own_scope()
+            scope.left_out, scope.tree = how, None
 
     def interrupt(self) -> None:
         """End it because the run ends while it is open."""
-        if not self.status:
-            self.status = INTERRUPTED
-            self.flags |= SPAN_FLAGS["interrupted"]
-        self._end(self._recording.mono_ns())
-
-    def describe(self, given: Mapping[str, float] | None, step: int | None, /, fields: SpanFields) -> None:
-        """Set what few spans have: metrics, the step, and fields.
-
-        Raises:
-            ValueError: `step` or an id is not one.
-            TypeError: a field nobody knows.
-        """
-        if given is not None:
-            self.metrics = metrics(given, self)
-        if step is not None:
-            self.at_step = checked_step(step)
-        for name, value in fields.items():
-            setter = _FIELDS.get(name)
-            if setter is None:
-                raise TypeError(f"a span has no field {name!r}; it has {', '.join(sorted(_FIELDS))}")
-            setter(self, value)
+        if self._recording.open_spans.pop(self, None) is not None:
+            self._end_as(INTERRUPTED)
+            self.end_mono_ns = self._recording.mono_ns()
+            self._give()
 
     def end_at(self, mono_ns: int) -> None:
-        """End it at a monotonic time that was read already."""
-        self._end(mono_ns)
+        """End it well, at a monotonic time that was read already."""
+        if self._recording.open_spans.pop(self, None) is not None:
+            self.status = OK
+            self.end_mono_ns = mono_ns
+            self._give()
 
     def finished(self, start_mono_ns: int, end_mono_ns: int) -> Self:
         """Give a span whose interval is known already to the recording."""
-        self.thread = _get_ident()
-        self.start_mono_ns = start_mono_ns
-        self._end(end_mono_ns)
+        self.start_mono_ns, self.end_mono_ns, self.status = start_mono_ns, end_mono_ns, OK
+        self._give()
         return self
 
-    def _fail(self, error_class: type[BaseException]) -> None:
-        self.error_type = error_class.__qualname__[: NAME + 1]
+    def _is_open(self, call: str) -> bool:
+        if self.status:
+            self._recording.note_fault(f"{call} after the span ended: not kept")
+        return not self.status
+
+    def _joined(self, parent: SpanRef) -> Tree:
+        """The tree of a trace whose spans were not counted yet, or of which sampling left something out."""
+        scope = parent.scope
+        if scope.left_out == TRACE_LEFT_OUT:
+            self.leave_out(GapCause.SAMPLED)
+            return Tree()
+        ancestor: SpanRef | None = parent
+        while ancestor is not None and ancestor.scope.left_out == SPAN_LEFT_OUT:
+            ancestor = ancestor.parent
+        self.parent = ancestor
+        if ancestor is None:
+            self.depth = 0
+            self.scope = scope = scope.copy()
+            scope.left_out = KEPT
+            return Tree()
+        self.depth = ancestor.depth + 1
+        if ancestor.scope.tree is None:
+            ancestor.scope = ancestor.scope.copy()
+            ancestor.scope.tree = Tree(1)
+        if ancestor is parent:
+            self.scope = ancestor.scope
+        else:
+            self.scope = scope.copy()
+            self.scope.left_out, self.scope.tree = KEPT, ancestor.scope.tree
+        return self.scope.tree or Tree()
+
+    def _leave_here(self, token: "Token[SpanRef | None]") -> None:
+        """It was entered in another context: that is gone, or another thread goes on with a generator there."""
+        current = self._recording.current
+        if current.get() is self:
+            before = token.old_value
+            current.set(before if isinstance(before, SpanRef) else None)
+
+    def _fail(self, error_class: type[BaseException], error: BaseException | None) -> None:
         if issubclass(error_class, Exception):
             self.status = ERROR
-        else:
-            self.status = INTERRUPTED
-            self.flags |= SPAN_FLAGS["interrupted"]
-
-    def _end(self, now_ns: int) -> None:
-        if self.end_mono_ns:
-            return
-        self.end_mono_ns = now_ns
-        if not self.status:
+        elif error_class.__name__ in _CANCELLATIONS:
+            self.status = CANCELLED
+        elif isinstance(error, SystemExit) and error.code in (None, 0):
             self.status = OK
-        recording = self._recording
-        recording.open_spans.pop(self.id, None)
-        if recording.armed:
-            recording.ring.append(self)
+            return
         else:
-            recording.note_unrecorded(1)
+            self._end_as(INTERRUPTED)
+        details = self.rare()
+        details.error_type = error_class.__qualname__[: NAME + 1]
+        if details.is_captured and error is not None:
+            details.error_preview, is_masked = self._recording.message(error)
+            details.is_masked |= is_masked
+
+    def _end_as(self, status: int) -> None:
+        self.status = status
+        if status == INTERRUPTED:
+            self.rare().flags |= _INTERRUPTED
+
+    def _captured(self, details: Details, value: object) -> str:
+        preview, is_masked = self._recording.payload(value)
+        details.is_masked |= is_masked
+        details.text_bytes += len(preview)
+        return preview
+
+    def _give(self) -> None:
+        details = self.details
+        if details is not None and details.output is not UNSET:
+            details.outputs = self._captured(details, details.output)
+            details.output = UNSET
+        self._recording.append(self)
+
+    def context(self) -> dict[str, object]:
+        """What work for this span elsewhere needs to know: plain JSON, for `attach_trace_context` or `init(carrier=)`.
+
+        Beside run, launch, span and what children take over it has a W3C `traceparent`, for other systems.
+        """
+        return carrier_of(self)
+
+    def wrap(self, function: Function) -> Function:
+        """The function, this span current whenever its code runs: for threads, tasks, callbacks and generators.
+
+        Raises:
+            TypeError: it cannot be called.
+        """
+        return wrapped(function, self._recording.current, self)
 
 
 class Trace(Span):
@@ -316,63 +460,17 @@ class Trace(Span):
     __slots__ = ()
 
 
-def link_to(target: "Span | tuple[str, str]") -> Link:
-    """A link to a span, or to (trace id, span id) as hex texts.
+Made = TypeVar("Made", bound=Span)
+
+
+def set_up(span: Made, attributes: Mapping[str, object] | None, fields: SpanFields) -> Made:
+    """The span with its fields and attributes set.
 
     Raises:
-        ValueError: an id is not one.
+        TypeError, ValueError: as `Span.span`.
     """
-    if isinstance(target, Span):
-        return target.trace_hi, target.trace_lo, target.id
-    trace_id, span_id = target
-    trace = hex_id(trace_id, 32)
-    return trace >> 64, trace & _LOWER, hex_id(span_id, 16)
-
-
-def _set_links(span: Span, value: object) -> None:
-    try:
-        targets = tuple(islice(cast("Sequence[Span | tuple[str, str]]", value), LINKS + 1))
-    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
-        span.note_fault(f"links are a sequence, not a {type(value).__qualname__}: {text_of(error, NAME)}")
-        return
-    span.links = tuple(link_to(target) for target in targets if _is_target(target, span))
-    span.text_bytes += _LINK_BYTES * len(span.links)
-
-
-def _is_target(target: object, span: Span) -> bool:
-    pair = cast("tuple[object, ...]", target) if isinstance(target, tuple) else ()
-    if isinstance(target, Span) or len(pair) == 2:
-        return True
-    span.note_fault("a link is a span or a pair of ids: others are not kept")
-    return False
-
-
-def _set_trace_id(span: Span, value: object) -> None:
-    span.trace = hex_id(value, 32)
-
-
-def _set_span_id(span: Span, value: object) -> None:
-    span.id = hex_id(value, 16)
-
-
-def _set_parent_span_id(span: Span, value: object) -> None:
-    span.parent, span.depth, span.parent_id = None, 0, hex_id(value, 16)
-
-
-def _set_thread_id(span: Span, value: object) -> None:
-    span.thread_id = name_of(value, span)
-
-
-def _set_rollout_id(span: Span, value: object) -> None:
-    span.rollout_id = name_of(value, span)
-
-
-_FIELDS: dict[str, Callable[[Span, object], None]] = {
-    "links": _set_links,
-    "thread_id": _set_thread_id,
-    "rollout_id": _set_rollout_id,
-    "trace_id": _set_trace_id,
-    "span_id": _set_span_id,
-    "parent_span_id": _set_parent_span_id,
-}
-"""How each of `SpanFields` is set."""
+    if fields or span.recording.is_choosy:
+        describe(span, fields)
+    if attributes is not None:
+        span.attributes = labels(attributes, span)
+    return span

@@ -52,13 +52,17 @@ class Step(Span):
     It is the root of the step's trace: spans made inside it are its children.
     """
 
-    __slots__ = ("_by_hand", "_entered", "index")
+    __slots__ = ("_automatic", "_by_hand", "_entered", "index", "inner")
+
+    is_essential = True
 
     def __init__(self, recording: "Recording", index: int, *, microstep: int) -> None:
-        super().__init__(recording, "step", kind=SYSTEM, parent=None)
-        self.index = self.at_step = index
-        self.microstep = microstep
-        self.flags = IN_STEP_TRACE
+        super().__init__(recording, "step", SYSTEM, None)
+        self._automatic: AutomaticPhase | None = None
+        self.inner = None
+        self.index = index
+        scope = self.own_scope()
+        scope.at_step, scope.microstep, scope.flags = index, microstep, IN_STEP_TRACE
         identity = recording.identity
         upper, lower = step_trace_id(identity.run_id, identity.launch_id, index)
         self.trace = upper << 64 | lower
@@ -76,7 +80,7 @@ class Step(Span):
         super().__enter__()
         if note is not None:
             self.start_mono_ns = note[0]
-            _phase_span(self, Phase.INPUT).finished(*note)
+            AutomaticPhase(self, Phase.INPUT).finished(*note)
         self._entered = recording.enter_step(self)
         recording.tell_started(self)
         return self
@@ -107,15 +111,15 @@ class Step(Span):
 
     def begin_phase(self, phase: Phase) -> None:
         """Open a phase from a hook; ends another automatic one, changes nothing when open already."""
-        if self._by_hand or self.status or (self.inner is not None and self.inner.phase_code == phase.code):
+        if self._by_hand or self.status or self._is_open_phase(phase):
             return
-        span = _phase_span(self, phase).start()
+        span = AutomaticPhase(self, phase).start()
         self._end_automatic(span.start_mono_ns)
-        self.inner = span
+        self.inner = self._automatic = span
 
     def end_phase(self, phase: Phase) -> None:
         """Close a phase from a hook; changes nothing when it is not open."""
-        if self.inner is not None and self.inner.phase_code == phase.code:
+        if self._is_open_phase(phase):
             self._end_automatic(self._recording.mono_ns())
 
     def loss(self, tensor: object) -> None:
@@ -127,19 +131,36 @@ class Step(Span):
         self._by_hand += change
         self._end_automatic(now_ns)
 
+    def _is_open_phase(self, phase: Phase) -> bool:
+        return self._automatic is not None and self._automatic.phase_code == phase.code
+
     def _end_automatic(self, now_ns: int) -> None:
-        span, self.inner = self.inner, None
+        span, self.inner, self._automatic = self._automatic, None, None
         if span is not None:
             span.end_at(now_ns)
+
+
+class AutomaticPhase(Span):
+    """A phase of a step that a hook opened."""
+
+    __slots__ = ("phase_code",)
+
+    is_essential = True
+
+    def __init__(self, step: Step, phase: Phase) -> None:
+        super().__init__(step.recording, phase.value, SYSTEM, step)
+        self.phase_code = phase.code
 
 
 class PhaseSpan(Span):
     """A phase of a step opened by hand; automatic phases wait until it is closed."""
 
-    __slots__ = ("_step",)
+    __slots__ = ("_step", "phase_code")
+
+    is_essential = True
 
     def __init__(self, step: Step, phase: Phase) -> None:
-        super().__init__(step.recording, phase.value, kind=SYSTEM, parent=step)
+        super().__init__(step.recording, phase.value, SYSTEM, step)
         self.phase_code = phase.code
         self._step = step
 
@@ -169,9 +190,3 @@ def checked_microstep(microstep: object) -> int:
     if number is None or not 0 <= number <= MAX_MICROSTEP:
         raise ValueError(f"a microstep is a whole number from 0 to 2**32 - 1, not {microstep!r}")
     return number
-
-
-def _phase_span(step: Step, phase: Phase) -> Span:
-    span = Span(step.recording, phase.value, kind=SYSTEM, parent=step)
-    span.phase_code = phase.code
-    return span

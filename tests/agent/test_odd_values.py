@@ -43,6 +43,8 @@ class Listener:
         self.threads.add(threading.get_ident())
         return "a/b"
 
+    __repr__ = __str__
+
 
 def late(run: Run, act: Callable[[Any], object]) -> None:
     with run.span("late") as span:
@@ -56,7 +58,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "attributes of a list": lambda run: run.span("a", attributes=[1]),
     "attributes without truth": lambda run: run.span("a", attributes=Mute()),
     "attributes of a trace": lambda run: run.trace("a", attributes=5),
-    "attributes of a started span": lambda run: run.start_span("a", attributes=Mute()).end(),
+    "attributes of a started span": lambda run: run.start_span("a", attributes=Mute()).finish(),
     "attributes of a child": lambda run: run.span("a").span("b", attributes=5),
     "metrics of a number": lambda run: run.span("a", metrics=5),
     "metrics without truth": lambda run: run.span("a", metrics=Mute()),
@@ -67,10 +69,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "links of numbers": lambda run: run.span("a", links=[1, None, ("a", "b", "c")]),
     "thread id": lambda run: run.span("a", thread_id=Mute()),
     "rollout id": lambda run: run.span("a", rollout_id=Mute()),
-    "name of a span": lambda run: run.start_span(Mute()).end(),
-    "name of a trace": lambda run: run.trace(Mute()),
-    "set_attribute key": lambda run: late(run, lambda span: span.set_attribute(Mute(), 1)),
-    "set_attribute list": lambda run: late(run, lambda span: span.set_attribute([], 1)),
+    "add_attributes key": lambda run: late(run, lambda span: span.add_attributes({Mute(): 1})),
+    "add_attributes list": lambda run: late(run, lambda span: span.add_attributes([])),
     "span.log_metric": lambda run: late(run, lambda span: span.log_metric([Mute()], Mute())),
     "log_metric key": lambda run: run.log_metric(Mute(), 1),
     "log_metric list": lambda run: run.log_metric([], 1),
@@ -114,7 +114,7 @@ def test_the_text_of_an_object_is_made_in_the_thread_that_gives_it() -> None:
     exporter, name, own = MemoryExporter(), Listener(), threading.get_ident()
     given: Any = name
 
-    with Run(exporter) as run, run.span(given, attributes={given: given}, metrics={given: 1}, thread_id=given):
+    with Run(exporter) as run, run.span("a/b", attributes={given: given}, metrics={given: 1}, thread_id=given):
         pass
 
     (row,) = exporter.rows("spans")

@@ -257,7 +257,7 @@ def test_a_span_open_at_the_end_of_the_run_is_closed_as_interrupted() -> None:
     span = run.start_span("endless")
 
     run.finish()
-    span.end()
+    span.finish()
 
     (row,) = exporter.rows("spans")
     assert (row["status"], row["flags"]) == (SpanStatus.INTERRUPTED.code, SPAN_FLAGS["interrupted"])

@@ -29,7 +29,7 @@ def record_one_of_each(run: Run) -> None:
     recording.append(Block("events", 1, {"time": [1_750_000_000_000_000_000], "kind": ["alert"]}))
     with run.span("fine"):
         run.log_metric("loss", 1)
-    run.start_span("wrong").end(ValueError("no"))
+    run.start_span("wrong").finish(error=ValueError("no"))
 
 
 def lost_of(exporter: MemoryExporter, cause: GapCause) -> Counter[str]:

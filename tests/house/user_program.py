@@ -46,7 +46,7 @@ def roll_out(run: rankscope.Run) -> None:
         assert_type(trace, rankscope.Trace)
         with run.span("generate", kind="model") as span:
             assert_type(span, rankscope.Span)
-            span.set_attribute("tokens", 17)
+            span.add_attributes({"tokens": 17})
     assert_type(rankscope.current_run(), rankscope.Run)
 
 

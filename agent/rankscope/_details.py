@@ -1,0 +1,57 @@
+"""What few spans have, in one object beside the span: most spans never make it, and pay one store for it."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rankscope._links import Link
+
+UNSET = object()
+"""No output yet: None is an output."""
+
+_MOST_NAMED = 16
+"""Names of dropped things that a span carries."""
+
+
+class Details:
+    """What few spans have.
+
+    Attributes:
+        links: Related spans.
+        error_type: Class of the exception that ended it.
+        error_preview: Its message, redacted; empty where nothing is captured.
+        inputs: Redacted preview (JSON) of the inputs.
+        outputs: Redacted preview (JSON) of the output.
+        output: The output as it was given last, until the span ends.
+        is_captured: Whether inputs, output and the exception's message are kept.
+        is_masked: Whether anything was masked in the thread of the program.
+        flags: Bits of `spans.flags` that are this span's own.
+        dropped: What was cut or left out, by name.
+        text_bytes: Memory of its long text, which the ring has a budget for.
+    """
+
+    __slots__ = (
+        "dropped",
+        "error_preview",
+        "error_type",
+        "flags",
+        "inputs",
+        "is_captured",
+        "is_masked",
+        "links",
+        "output",
+        "outputs",
+        "text_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.links: tuple[Link, ...] = ()
+        self.error_type = self.error_preview = self.inputs = self.outputs = ""
+        self.output: object = UNSET
+        self.is_captured = self.is_masked = False
+        self.flags = self.text_bytes = 0
+        self.dropped: list[str] = []
+
+    def drop(self, name: str) -> None:
+        """Note that something was cut or left out."""
+        if name not in self.dropped and len(self.dropped) < _MOST_NAMED:
+            self.dropped.append(name)

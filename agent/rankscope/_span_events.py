@@ -1,0 +1,71 @@
+"""Events of spans: what happened at one moment inside one, as rows of the section `events`."""
+
+import json
+from typing import TYPE_CHECKING, ClassVar
+
+from rankscope._block import Block, Column
+from rankscope_proto.names import EventKind, Severity
+
+if TYPE_CHECKING:
+    from rankscope._clock import Clock
+    from rankscope._labels import Label
+    from rankscope._masks import Masks
+    from rankscope._span import Span
+
+
+class SpanEvent:
+    """Something that happened in a span.
+
+    Args:
+        span: The span.
+        name: Short title.
+        mono_ns: Monotonic time of it.
+
+    Attributes:
+        attributes: Labels of it, None where it has none.
+        text_bytes: Memory of its long text, which the ring has a budget for.
+    """
+
+    __slots__ = ("attributes", "mono_ns", "name", "span", "text_bytes")
+
+    count: ClassVar[int] = 1
+    section: ClassVar[str] = "events"
+
+    def __init__(self, span: "Span", name: str, mono_ns: int) -> None:
+        self.span, self.name, self.mono_ns = span, name, mono_ns
+        self.attributes: dict[str, Label] | None = None
+        self.text_bytes = 0
+
+    def hold(self, text_bytes: int, /) -> None:
+        """Count memory of long text."""
+        self.text_bytes += text_bytes
+
+    def note_dropped(self, name: str, why: str, /) -> None:
+        """Count something that could not be kept, and name it on the span."""
+        self.span.note_dropped(f"event.{name}", why)
+
+    def preview(self, value: object, /) -> str:
+        """Bounded JSON of a value that is neither text nor a number."""
+        return self.span.preview(value)
+
+
+def event_block(event: SpanEvent, clock: "Clock", masks: "Masks") -> Block:
+    """One row of `events`: its payload is the attributes as a JSON object, or empty."""
+    span = event.span
+    payload = ""
+    if event.attributes:
+        kept = {masks.text(key): masks.label(key, value) for key, value in event.attributes.items()}
+        payload = json.dumps(kept, ensure_ascii=False)
+    columns: dict[str, Column] = {
+        "time": (clock.wall_at(event.mono_ns),),
+        "kind": (EventKind.SPAN_EVENT.value,),
+        "name": (masks.text(event.name),),
+        "severity": (Severity.INFO.code,),
+        "payload": (payload,),
+        "span_id": (span.id,),
+        "trace_hi": (span.trace_hi,),
+        "trace_lo": (span.trace_lo,),
+    }
+    if span.at_step is not None:
+        columns["step"] = (span.at_step,)
+    return Block(event.section, 1, columns)
