@@ -75,6 +75,7 @@ class Pump:
         # A SimpleQueue, since a signal's handler may wait for it in the middle of anything.
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._flushes: deque[SimpleQueue[bool]] = deque()
+        self._left_out_since_ns = recording.clock.wall_ns()
         now = time.monotonic()
         self._seal_at, self._sync_at, self._beat_at = now + SEAL_S, now + SYNC_S, now + HEARTBEAT_S
         self._thread = threading.Thread(target=self._run, name="rankscope-seal", daemon=True)
@@ -208,6 +209,12 @@ class Pump:
     def _beat(self) -> None:
         if not self._held and not self._shortage.is_lasting:
             self._add(open_span_block(self._recording))
+            self._state_left_out()
+
+    def _state_left_out(self) -> None:
+        """Say how many spans sampling left out since this was last said."""
+        since_ns, self._left_out_since_ns = self._left_out_since_ns, self._recording.clock.wall_ns()
+        self._sealer.add_left_out(self._recording.left_out.take(), start_ns=since_ns)
 
     def _drain(self) -> int:
         """Move a batch's worth of rows into the sealer; how many."""
@@ -273,6 +280,7 @@ class Pump:
             self._drain()
         ring.give_up()
         self._drain()
+        self._state_left_out()
         self._seal()
         self._settle()
         # A batch of its own: its sums are the last, also where those before it were given up.
