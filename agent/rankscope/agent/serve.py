@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from rankscope._attach import AGENT_FILE
 from rankscope._connection import Connection
@@ -43,6 +44,18 @@ IDLE_STALL_S = 30.0
 LINGER_S = 2.0
 FIRST_GUEST_S = 15.0
 """How long an agent that a rank started waits for that rank to come."""
+
+
+class Front(Protocol):
+    """A way in beside the ranks: takes data by a protocol of its own, and puts it into spools of the root."""
+
+    def start(self) -> None:
+        """Settle what was left, before anything is sent from the root's spools; then take data."""
+        ...
+
+    def close(self) -> None:
+        """Take no more, and append what was taken; the second time does nothing."""
+        ...
 
 
 class AgentHeldError(RankscopeError):
@@ -82,6 +95,7 @@ class Agent:
 
     def __init__(self, options: AgentOptions) -> None:
         self._options = options
+        self._front: Front | None = None
         self._root = root = options.root
         _make(root)
         self._lock = FolderLock(root / LOCK)
@@ -101,11 +115,19 @@ class Agent:
         self._had_guests = False
         self._reception = Reception(self._desk, status=self.status, on_attach=self._welcome)
 
-    def run(self, *, on_ready: Callable[[], object] = lambda: None) -> None:
-        """Serve until it is over; what the store has not by then stays in the spools."""
-        self._publish()
-        on_ready()
+    def run(self, *, front: Front | None = None, on_ready: Callable[[], object] = lambda: None) -> None:
+        """Serve until it is over; what the store has not by then stays in the spools.
+
+        Args:
+            front: A way in beside the ranks, open from before anything is sent until it is told to end.
+            on_ready: Called once it serves.
+        """
+        self._front = front
         try:
+            if front is not None:
+                front.start()
+            self._publish()
+            on_ready()
             while not self._turn():
                 self._awake.wait(self._pause_s())
                 self._awake.clear()
@@ -144,6 +166,8 @@ class Agent:
     def _turn(self) -> bool:
         """Look at everything once; whether it is over."""
         stop_at = self._stop_at  # what was spooled before the signal is looked at after it
+        if stop_at is not None and self._front is not None:
+            self._front.close()  # what it took is in the spools before they are looked at
         self._carrier.tick()
         return self._is_over(stop_at)
 
@@ -187,6 +211,8 @@ class Agent:
         draft.replace(self._root / AGENT_FILE)
 
     def _close(self) -> None:
+        if self._front is not None:
+            self._front.close()
         # A trainer that comes now finds no agent, and starts the next one.
         with contextlib.suppress(OSError):
             (self._root / AGENT_FILE).unlink()

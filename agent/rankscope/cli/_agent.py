@@ -17,7 +17,8 @@ from rankscope._spooling import find_root
 from rankscope.agent.left import Left, left_in
 from rankscope.agent.running import await_delivery, run_command
 from rankscope.cli._app import app
-from rankscope.cli._errors import FAILED, OK
+from rankscope.cli._errors import FAILED, OK, WrongCallError
+from rankscope.cli._http import Http, HttpKeys, HttpOptions, HttpTlsCert, HttpTlsKey
 from rankscope.cli._output import plural, say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder, named
 from rankscope.errors import Unavailable
@@ -48,7 +49,7 @@ StageOut = Annotated[
 
 
 @app.command("agent", short_help="Send what this node's ranks record.")
-def agent(
+def agent(  # noqa: PLR0913 - one for each option
     home: Home = None,
     spool: SpoolRoot = None,
     endpoint: Endpoint = None,
@@ -56,19 +57,27 @@ def agent(
         bool, typer.Option("--exit-when-idle", help="End when no rank lives and everything is sent.")
     ] = False,
     stage_out: StageOut = None,
+    http: Http = None,
+    http_keys: HttpKeys = None,
+    http_tls_cert: HttpTlsCert = None,
+    http_tls_key: HttpTlsKey = None,
     as_json: AsJson = False,
 ) -> int:
     """Send what this node's ranks record, all of them, until SIGTERM: then drain for at most 25 s.
 
     A rank starts one by itself where none runs. Data stays on this node's disk until the store has it.
+    With --http it also takes trace events over HTTP, of programs that record without this SDK.
 
     Example: rankscope agent --spool /var/lib/rankscope/spool --endpoint gateway:8471
     """
     from rankscope.agent import serve  # not at the top: no other command need load gRPC
 
+    if http is not None and exit_when_idle:
+        raise WrongCallError("--http goes without --exit-when-idle: who sends over HTTP comes when they like")
     settings = _settings(home, spool, endpoint=endpoint)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     options = serve.AgentOptions(settings, exit_when_idle=exit_when_idle, stage_out=stage_out)
+    front = HttpOptions(http, http_keys, http_tls_cert, http_tls_key).front(settings)
     try:
         running = serve.Agent(options)
     except serve.AgentHeldError as error:
@@ -77,7 +86,8 @@ def agent(
         say_aside(str(error))
         return OK
     serve.stop_on_signals(running)
-    running.run(on_ready=lambda: _say_ready(options, as_json=as_json))
+    url = front.url if front is not None else None
+    running.run(front=front, on_ready=lambda: _say_ready(options, url, as_json=as_json))
     return OK
 
 
@@ -229,11 +239,13 @@ def _has_agent(root: Path) -> bool:
     return found is not None
 
 
-def _say_ready(options: "AgentOptions", *, as_json: bool) -> None:
+def _say_ready(options: "AgentOptions", url: str | None, *, as_json: bool) -> None:
     if as_json:
-        say_json({"pid": os.getpid(), "root": str(options.root)})
-    else:
-        say(f"agent {os.getpid()} sends what lies in {options.root}")
+        say_json({"pid": os.getpid(), "root": str(options.root), "http": url})
+        return
+    say(f"agent {os.getpid()} sends what lies in {options.root}")
+    if url is not None:
+        say(f"HTTP ingest {url}/api/runs/RUN/traces/events")
 
 
 def _drained(removed: int, folder: Path, *, is_all: bool) -> str:

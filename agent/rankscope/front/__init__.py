@@ -5,6 +5,6 @@ meanwhile. `README.md` beside this file says what is taken, what is refused, and
 """
 
 from rankscope.front.front import Front
-from rankscope.front.options import FrontOptions
+from rankscope.front.options import FrontOptions, host_and_port
 
-__all__ = ["Front", "FrontOptions"]
+__all__ = ["Front", "FrontOptions", "host_and_port"]

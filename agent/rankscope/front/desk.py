@@ -268,8 +268,13 @@ def _batches(spans: Sequence[Kept]) -> Iterator[Sequence[Kept]]:
 def _warnings(request: Request, taken: _Taken) -> Iterator[str]:
     if request.unknown:
         names = sorted(request.unknown)
-        told = ", ".join(f"{name[:64]} ({request.unknown[name]})" for name in names[:NAMED])
+        told = ", ".join(f"{name[:64]} ({_events(request.unknown[name])})" for name in names[:NAMED])
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield f"{sum(request.unknown.values())} values of fields that are not known were not kept: {told}{more}"
+        yield f"fields that are not known were not kept: {told}{more}"
     if taken.late:
-        yield f"{taken.late} events came after their span was written, and were not kept"
+        yield f"{_events(taken.late)} came after the span was written, and not kept"
+
+
+def _events(count: int) -> str:
+    """So many events, in words."""
+    return f"{count} event" if count == 1 else f"{count} events"

@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -64,7 +65,6 @@ class Front:
 
     Raises:
         ConfigError: it must not listen so, or cannot: names the setting.
-        BookError: what an earlier one kept cannot be opened.
     """
 
     def __init__(
@@ -77,24 +77,20 @@ class Front:
     ) -> None:
         options.check()
         ring, self._tls = options.ring(), options.tls()
-        self._clock = clock or SystemClock()
-        self._socket = _listening(options)
-        self._scheme = "https" if self._tls else "http"
-        try:
-            self._book = Book(settings.spool_root / FILE)
-        except BaseException:
-            self._socket.close()
-            raise
-        self._outbox = Outbox(self._book, settings, self._clock)
-        self._desk = Desk(self._book, self._outbox, redactor=redactor or Redactor(), clock=self._clock)
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="rankscope-front-write")
         self._access = Access(ring, options.project)
+        self._settings = settings
+        self._redactor = redactor or Redactor()
+        self._clock = clock or SystemClock()
         self._host = options.host
+        self._scheme = "https" if self._tls else "http"
+        self._socket = _listening(options)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="rankscope-front-write")
         self._ready = threading.Event()
         self._stopping = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="rankscope-front", daemon=True)
+        self._book: Book | None = None
+        self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -106,9 +102,14 @@ class Front:
         """Settle what was left, before anybody sends from the spools; then listen.
 
         Raises:
+            BookError: what an earlier process kept cannot be opened.
             OSError, SpoolError, UnavailableError: what was left cannot be settled now.
         """
-        self._outbox.recover()
+        self._book = book = Book(self._settings.spool_root / FILE)
+        outbox = Outbox(book, self._settings, self._clock)
+        outbox.recover()
+        desk = Desk(book, outbox, redactor=self._redactor, clock=self._clock)
+        self._thread = threading.Thread(target=self._run, args=(desk,), name="rankscope-front", daemon=True)
         self._thread.start()
         self._ready.wait()
 
@@ -117,33 +118,34 @@ class Front:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._loop.call_soon_threadsafe(self._wake.set)
             self._thread.join()
         self._worker.shutdown()
         self._socket.close()
         self._loop.close()
-        self._book.close()
+        if self._book is not None:
+            self._book.close()
 
-    def _run(self) -> None:
+    def _run(self, desk: Desk) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._serve())
+        self._loop.run_until_complete(self._serve(desk))
 
-    async def _serve(self) -> None:
-        app = App(self._desk, self._worker, self._access, self._host, self._wake.set)
+    async def _serve(self, desk: Desk) -> None:
+        app = App(desk, self._worker, self._access, self._host, self._wake.set)
         server = _Server(_config(app, self._tls), on_started=self._ready.set)
         serving = asyncio.create_task(server.serve(sockets=[self._socket]), name="front")
         try:
-            await self._tend()
+            await self._tend(desk)
         finally:
             server.should_exit = True
             await serving
-            await self._loop.run_in_executor(self._worker, self._desk.close)
+            await self._loop.run_in_executor(self._worker, desk.close)
 
-    async def _tend(self) -> None:
+    async def _tend(self, desk: Desk) -> None:
         """Write what becomes due until it is time to stop."""
         while not self._stopping.is_set():
-            due_ns = await self._loop.run_in_executor(self._worker, self._desk.tend)
+            due_ns = await self._loop.run_in_executor(self._worker, desk.tend)
             pause_s = min(LATEST_S, max(0.0, (due_ns - self._clock.wall_ns()) / S_NS))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -177,3 +179,9 @@ def _listening(options: FrontOptions) -> socket.socket:
             f"HTTP ingest cannot listen on {options.host}:{options.port}: {error.strerror}; "
             "name a free address of this machine with --http"
         ) from error
+
+
+if TYPE_CHECKING:
+    from rankscope.agent import serve
+
+    _conforms: type[serve.Front] = Front

@@ -1,14 +1,18 @@
 """Where the front listens and whom it asks for a key."""
 
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope._plaintext import is_loopback_host
 from rankscope.errors import ConfigError
-from rankscope.up import exposure_fault, server_context
+from rankscope.up import server_context
 from rankscope_proto.keys import KeyFileError, KeyRing
 
 DEFAULT_PORT = 8472
+MAX_PORT = 65_535
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]+)(?::(\d{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +43,13 @@ class FrontOptions:
         Raises:
             ConfigError: it would listen beyond loopback without keys or without TLS, or TLS is given by half.
         """
-        fault = exposure_fault(
-            self.host,
-            has_keys=self.keys is not None,
-            has_tls=self.tls_cert is not None,
-            is_insecure=self.is_insecure,
-        )
-        if fault:
-            raise ConfigError(f"--http {self.host} is refused: {fault}")
+        files = {"--http-keys": self.keys, "--http-tls-cert": self.tls_cert}
+        lacking = [option for option, path in files.items() if path is None]
+        if lacking and not self.is_insecure and not is_loopback_host(self.host):
+            raise ConfigError(
+                f"--http {self.host} is refused: it would listen beyond loopback without {' and '.join(lacking)}; "
+                "give it both, or set RANKSCOPE_INSECURE=1 where everybody who can reach it is trusted"
+            )
         if self.tls_key and not self.tls_cert:
             raise ConfigError("--http-tls-key goes with --http-tls-cert")
 
@@ -70,3 +73,16 @@ class FrontOptions:
         if self.tls_cert is None:
             return None
         return server_context(str(self.tls_cert), str(self.tls_key or ""))
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of an address as people write it: host, host:port, [IPv6]:port; the host without its brackets.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    found = _ADDRESS.fullmatch(address)
+    port = int(found[2] or DEFAULT_PORT) if found else -1
+    if found is None or port > MAX_PORT:
+        raise ConfigError(f"--http {address!r} is no address: write one such as 127.0.0.1:{DEFAULT_PORT}")
+    return found[1].strip("[]"), port
