@@ -1,47 +1,40 @@
 """Secrets are replaced by one word, by the name of what holds them and by what they look like.
 
-Promises: nothing here raises for a value, whatever it is; a text in which nothing was found is the same object.
+Promises: nothing here raises for a text, whatever it is; a text in which nothing was found is the same object; what
+was replaced once is left alone the second time; the time is linear in the length of the text.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import lru_cache
 
-REDACTED = "[REDACTED]"
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:api_?key|access_key|private_key|authorization|cookie|passw(?:or)?d|secret|token|credentials?)$"
-)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NOT_WORD = re.compile(r"[^a-z0-9]+")
-_SHAPED = re.compile(
-    r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{16,}|hf_\w{16,}|AKIA\w{12,}|rsk_[0-9a-f]{8}_[\w-]+|eyJ[\w-]+\.[\w-]+\.[\w-]+)"
-    r"|(?:(?<=bearer )|(?<=:)(?<=\w:)(?<!://)(?=\w+@))[\w.-]{8,}"
-)
+from rankscope.privacy.marks import Marks
+from rankscope.privacy.names import LONGEST, Names
+from rankscope.privacy.preview import Preview, excerpt, preview
+from rankscope.privacy.values import REDACTED
 
+LEAST_PREVIEW, MOST_PREVIEW = 64, 32_768
+"""Bytes of a preview: less says nothing, more is no preview."""
 
-class Preview(NamedTuple):
-    """A payload as it is kept.
-
-    Attributes:
-        text: JSON with sorted keys, within the bound.
-        is_redacted: Whether anything in it was replaced.
-        is_truncated: Whether anything was left out.
-    """
-
-    text: str
-    is_redacted: bool
-    is_truncated: bool
+_KEYS_KEPT = 8_192
+_SHORTEST = 6
+"""Characters of the shortest text with a secret: `pwd=ab` has none worth the name."""
 
 
 class Redactor:
-    """Finds secrets and replaces them. Immutable: threads and forked children may share it.
+    """Finds secrets and replaces them. Threads and forked children may share one: it has no lock and changes nothing.
 
     Args:
-        keys: More names of secrets.
-        patterns: More regular expressions; what matches is replaced.
-        hook: Gets every text last and returns what may be kept of it.
-        preview_bytes: Most UTF-8 bytes of a preview.
+        keys: More names of secrets; compared as the built-in ones are, whole and as the end of a name.
+        patterns: More regular expressions; what matches is replaced. Their cost is the user's.
+        hook: Gets every text last, with secrets replaced, and returns what may be kept of it. Where it fails, nothing
+            of the text is kept.
+        preview_bytes: Most UTF-8 bytes of a preview, 64 to 32,768.
+
+    Raises:
+        TypeError: `keys` or `patterns` is one text, or `hook` cannot be called.
+        ValueError: a pattern is none or matches the empty text, a key has no letter or digit, or `preview_bytes` is
+            out of its range.
     """
 
     def __init__(
@@ -52,47 +45,121 @@ class Redactor:
         hook: Callable[[str], str] | None = None,
         preview_bytes: int = 4096,
     ) -> None:
-        self._keys = frozenset(map(_normal, keys))
-        self._patterns = tuple(map(re.compile, patterns))
+        if not LEAST_PREVIEW <= preview_bytes <= MOST_PREVIEW:
+            raise ValueError(
+                f"preview_bytes is {preview_bytes!r}: it is a number of bytes from {LEAST_PREVIEW} to {MOST_PREVIEW}"
+            )
+        if hook is not None and not callable(hook):
+            raise TypeError(f"the redaction hook is {hook!r}: it is a function of a text that returns a text")
+        self._names, self._marks = _known(_checked_keys(keys))
+        self._patterns = tuple(map(_compiled, _listed(patterns, "patterns")))
         self._hook = hook
+        self._has_more = bool(self._patterns) or hook is not None
         self._preview_bytes = preview_bytes
+        self._kept_key = lru_cache(_KEYS_KEPT)(self._judged)
+        self.hook_failures = 0
+        """How often the hook raised or returned no text."""
 
     def is_secret(self, key: str) -> bool:
         """Whether what has this name is a secret."""
-        name = _normal(key)
-        return name in self._keys or _SECRET_NAME.search(name) is not None
+        return self._names.kind(key) is not None
+
+    def key(self, key: str) -> tuple[bool, str]:
+        """Whether the key names a secret, and the key as it may be shown: remembered for keys that come again."""
+        return self._kept_key(key) if len(key) <= LONGEST else self._judged(key)
+
+    def may_change(self, text: str) -> bool:
+        """Whether `text` would have to look closer: False for a text, and each part of it, without any mark."""
+        return self._has_more or self._marks.lowered(text) is not None
 
     def text(self, text: str) -> str:
         """The text with secrets replaced; the same object where there are none."""
-        kept = _SHAPED.sub(REDACTED, text)
-        for pattern in self._patterns:
-            kept = pattern.sub(REDACTED, kept)
-        if self._hook is not None:
-            try:
-                kept = self._hook(kept)
-            except Exception:  # noqa: BLE001  # a user's function may raise anything
-                kept = REDACTED
-        return text if kept == text else kept
+        kept = text
+        if len(text) >= _SHORTEST:
+            lowered = self._marks.lowered(text)
+            if lowered is not None:
+                kept = self._replaced(text, lowered)
+        return self._by_user(kept) if self._has_more else kept
 
     def labelled(self, key: str, text: str) -> str:
         """`REDACTED` where the name is a secret's, else the text without its secrets."""
-        return REDACTED if self.is_secret(key) else self.text(text)
+        if self._names.kind(key) is not None:
+            return REDACTED if text else text
+        return self.text(text)
 
     def preview(self, value: object, *, max_bytes: int | None = None) -> Preview:
-        """The value as bounded, redacted JSON; never raises."""
-        most = self._preview_bytes if max_bytes is None else max_bytes
-        whole = json.dumps(value, default=repr, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        kept = self.text(whole)
-        cut = kept.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
-        return Preview(cut, kept is not whole, len(cut) < len(kept))
+        """The value as JSON: bounded first, then redacted, then written; never raises and never waits for a device.
+
+        Args:
+            value: Anything; tensors and arrays are described, objects of unknown types are named or shown by `repr`.
+            max_bytes: Most UTF-8 bytes of the text; None: as the redactor was made.
+        """
+        return preview(self, value, self._preview_bytes if max_bytes is None else max_bytes)
 
     def excerpt(self, text: str, *, max_bytes: int | None = None) -> Preview:
-        """As `preview`, of a text that is to be read as it is: an error message."""
-        most = self._preview_bytes if max_bytes is None else max_bytes
-        kept = self.text(text[: 2 * most])
-        cut = kept.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
-        return Preview(cut, kept != text[: 2 * most], len(cut) < len(kept) or len(text) > 2 * most)
+        """As `preview`, of a text that is read as it is: an error's message."""
+        return excerpt(self, text, self._preview_bytes if max_bytes is None else max_bytes)
+
+    def _replaced(self, text: str, lowered: str) -> str:
+        pieces: list[str] = []
+        done = 0
+        for start, find in self._marks.places(lowered):
+            extent = find(text, start) if start >= done else None
+            if extent is None or extent[1] <= done:
+                continue
+            begin, end = max(done, extent[0]), extent[1]
+            if text[begin:end] != REDACTED:
+                pieces += (text[done:begin], REDACTED)
+                done = end
+        return "".join((*pieces, text[done:])) if pieces else text
+
+    def _judged(self, key: str) -> tuple[bool, str]:
+        return self._names.kind(key) is not None, self.text(key)
+
+    def _by_user(self, text: str) -> str:
+        kept = text
+        for pattern in self._patterns:
+            kept = pattern.sub(REDACTED, kept)
+        if self._hook is not None and kept:
+            kept = self._hooked(kept, self._hook)
+        return text if kept == text else kept
+
+    def _hooked(self, text: str, hook: Callable[[str], str]) -> str:
+        try:
+            kept = hook(text)
+        except Exception:  # noqa: BLE001  # a user's function may raise anything; the text may be what it fails on
+            kept = None
+        if isinstance(kept, str):
+            return kept
+        self.hook_failures += 1
+        return REDACTED
 
 
-def _normal(key: str) -> str:
-    return _NOT_WORD.sub("_", _CAMEL.sub("_", key).lower()).strip("_")
+@lru_cache(4)
+def _known(keys: tuple[str, ...]) -> tuple[Names, Marks]:
+    """Names and marks, made once for the same keys: compiling takes 10 ms."""
+    names = Names(keys)
+    return names, Marks(names)
+
+
+def _listed(given: Sequence[str], what: str) -> Sequence[str]:
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"redaction {what} are {given!r}: they are a list of texts")
+    return given
+
+
+def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    for key in _listed(keys, "keys"):
+        if not any(letter.isascii() and letter.isalnum() for letter in key):
+            raise ValueError(f"the redaction key {key!r} has no letter or digit to compare")
+    return tuple(keys)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"the redaction pattern {pattern!r} is no regular expression: {error}") from error
+    if compiled.match(""):
+        raise ValueError(f"the redaction pattern {pattern!r} matches the empty text, and so every place of a text")
+    return compiled

@@ -1,0 +1,117 @@
+"""Secrets that are known by the name before them: `password=…`, `"api_key": "…"`, `--token …`, `Cookie: …`.
+
+Promises: only a bounded part of the text before the name and of the space after it is looked at.
+"""
+
+import re
+
+from rankscope.privacy.names import NameKind, Names
+from rankscope.privacy.shapes import Extent
+from rankscope.privacy.values import is_secret_value
+
+_REACH = 64
+"""Characters of a name before its telling part."""
+
+_NAME_HEAD = re.compile(r"[\w-]*\Z")
+_SPACED = re.compile(r"(?:api|access|secret|private|auth|signing|encryption)[ ]\Z", re.IGNORECASE)
+"""`api key`, as people write it."""
+
+_ASSIGNMENT = re.compile(
+    r"(?P<tail>[\w-]*+)"
+    r"(?P<closing>(?:\\?[\"'])?\]?)\s{0,4}+"
+    r"(?P<sign>:\s*[A-Za-z_][\w.\[\], |]*?\s=\s|:=|=>|==|[:=>,])\s{0,8}+"
+    r"(?P<opening>[rbfuRBFU]{0,2}(?:\\?[\"'])|)"
+)
+_OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w-]*+)\s{1,4}(?P<opening>[\"']|)")
+
+_QUOTED = {
+    '"': re.compile(r'(?:[^"\\\n]|\\.)*+'),
+    "'": re.compile(r"(?:[^'\\\n]|\\.)*+"),
+    '\\"': re.compile(r'(?:[^"\\\n]|\\(?!"))*+'),
+    "\\'": re.compile(r"(?:[^'\\\n]|\\(?!'))*+"),
+}
+_BARE = re.compile(r"(?:[^\s\"'<>&;,)\]}\\]|[,)\]}](?![\s,;)\]}\"'\\]|$|[\w-]+[=:])|\\(?![nrt\"']))+")
+_CREDENTIALS = re.compile(
+    r"(?:(?:digest|aws4-hmac-sha256)\s[^\r\n\"'<>]+|(?:(?:bearer|basic|token|api-?key|negotiate)\s+)?[^\s\"',;<>)\]}\\]+)",
+    re.IGNORECASE,
+)
+_COOKIES = re.compile(r"[^\s;\"'<>]+(?:;\s*[^\s;\"'<>]+)*")
+
+
+class Assignments:
+    """Finds the value of a secret by the name before it.
+
+    Args:
+        names: Which names are names of secrets.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def assigned(self, text: str, start: int) -> Extent | None:
+        """Where the value lies that is assigned to the name around `start`, if it is a secret."""
+        found = _ASSIGNMENT.match(text, start)
+        if found is None:
+            return None
+        head = _NAME_HEAD.search(text, max(0, start - _REACH), start)
+        begin = start if head is None else head.start()
+        name = text[begin : found.end("tail")]
+        kind = self._names.kind(name) or self._spaced(text, begin, name=name)
+        if kind is None:
+            return None
+        if not _may_assign(found, before=text[begin - 1 : begin]):
+            return None
+        extent = _extent(text, found.end(), opening=found["opening"], kind=kind, name=name)
+        is_loose = found["sign"] == ","
+        return _judged(text, extent, name=name, kind=kind, is_quoted=bool(found["opening"]), is_loose=is_loose)
+
+    def option(self, text: str, start: int) -> Extent | None:
+        """Where the value of a command line option lies, if it is a secret; `start` is at its dashes."""
+        found = _OPTION.match(text, start)
+        kind = None if found is None else self._names.kind(found["name"])
+        if found is None or kind is None:
+            return None
+        name = found["name"]
+        extent = _extent(text, found.end(), opening=found["opening"], kind=kind, name=name)
+        return _judged(text, extent, name=name, kind=kind, is_quoted=bool(found["opening"]), is_loose=False)
+
+    def _spaced(self, text: str, begin: int, *, name: str) -> NameKind | None:
+        if name.lower() not in ("key", "token", "keys"):
+            return None
+        before = _SPACED.search(text, max(0, begin - _REACH), begin)
+        return None if before is None else self._names.kind(text[before.start() : begin] + name)
+
+
+def _may_assign(found: re.Match[str], *, before: str) -> bool:
+    """Whether the sign between name and value assigns here."""
+    sign, opening = found["sign"], found["opening"]
+    if sign == "==":
+        return bool(opening)
+    if sign == ",":
+        return bool(found["closing"].strip("]")) and bool(opening)
+    return sign != ">" or before == "<"
+
+
+def _extent(text: str, start: int, *, opening: str, kind: NameKind, name: str) -> Extent | None:
+    quote = opening.lstrip("rbfuRBFU")
+    if quote:
+        pattern = _QUOTED[quote]
+    elif kind is NameKind.HEADER:
+        pattern = _COOKIES if "cookie" in name.lower() else _CREDENTIALS
+    else:
+        pattern = _BARE
+    found = pattern.match(text, start)
+    return None if found is None else found.span()
+
+
+def _judged(
+    text: str, extent: Extent | None, *, name: str, kind: NameKind, is_quoted: bool, is_loose: bool
+) -> Extent | None:
+    if extent is None:
+        return None
+    begin, end = extent
+    value = text[begin:end]
+    if not is_quoted and kind is not NameKind.HEADER:
+        end -= len(value) - len(value.rstrip(".:!?" if kind is not NameKind.PASSWORD else "."))
+    is_one = is_secret_value(text[begin:end], name, kind, is_quoted=is_quoted, is_loose=is_loose)
+    return (begin, end) if is_one else None

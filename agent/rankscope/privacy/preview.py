@@ -1,0 +1,325 @@
+"""Payloads become short JSON: bounded first, then redacted, then written.
+
+The order is the point. Bounded first: a list of a million numbers is looked at where it begins, never walked, and a
+tensor is described, never copied. Redacted before anything is cut to its final length: of a secret at the edge no
+part is left. One search goes over all texts of a payload together; only where it finds the mark of a secret is each
+text looked at.
+
+Promises: JSON with sorted keys and without blanks; not a number and infinities as text; within the bound, at the
+border of a character; whole JSON even where something was left out (`"… 3 more"` stands for it), but for the rare
+payload of characters that JSON escapes.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from itertools import islice
+from types import NoneType
+from typing import NamedTuple, Protocol, cast
+
+from rankscope.privacy.summaries import described
+from rankscope.privacy.values import REDACTED
+
+WHOLE = 128
+"""Items of a sequence that are shown if they fit; of a longer one of numbers `HEAD` are."""
+
+HEAD = 8
+DEEPEST = 16
+"""Containers within containers that are shown."""
+
+KEY_CHARACTERS = 256
+OVERLAP = 1024
+"""Characters beyond the bound that redaction sees: a secret that crosses it is known by then."""
+
+_KEY_BYTES = 4
+_FLOAT_BYTES = 12
+_INT_BYTES = 5
+_LARGE_INT = 1 << 53
+_LONGEST_INT_BITS = 1024
+_SHORT = 48
+"""Characters of a text whose escapes are not counted."""
+
+_NUMBERS = frozenset((int, float, bool, NoneType))
+_MORE = "…"
+_write = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
+
+
+class Preview(NamedTuple):
+    """A payload as it is kept.
+
+    Attributes:
+        text: JSON (of an excerpt: the text itself), within its bound in UTF-8 bytes.
+        is_redacted: Whether anything in it was replaced.
+        is_truncated: Whether anything was left out.
+    """
+
+    text: str
+    is_redacted: bool
+    is_truncated: bool
+
+
+class Judge(Protocol):
+    """What a preview asks of a redactor."""
+
+    def key(self, key: str) -> tuple[bool, str]:
+        """Whether the key names a secret, and the key as it may be shown."""
+        ...
+
+    def may_change(self, text: str) -> bool:
+        """Whether `text` would have to look closer at the text or at a part of it."""
+        ...
+
+    def text(self, text: str) -> str:
+        """The text with secrets replaced."""
+        ...
+
+
+def preview(judge: Judge, value: object, most: int) -> Preview:
+    """The value as JSON of at most so many bytes; never raises."""
+    bounding = _Bounding(judge, most)
+    text = bounding.written(value)
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    if size > most:  # escapes, long numbers: estimated too small
+        bounding = _Bounding(judge, most * most // size - _KEY_BYTES)
+        text = bounding.written(value)
+    kept = cut(text, most)
+    return Preview(kept, bounding.is_redacted, bounding.is_truncated or len(kept) < len(text))
+
+
+def excerpt(judge: Judge, text: str, most: int) -> Preview:
+    """The text itself, redacted and cut; never raises."""
+    piece = text[: most + OVERLAP]
+    redacted = judge.text(piece)
+    kept = cut(redacted, most)
+    return Preview(kept, redacted is not piece, len(kept) < len(redacted) or len(piece) < len(text))
+
+
+def cut(text: str, most: int) -> str:
+    """The longest beginning of the text that takes at most so many bytes in UTF-8; what UTF-8 cannot say is `?`."""
+    if text.isascii():
+        return text[:most]
+    return text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+
+class _Long(NamedTuple):
+    """A text that is cut after it is redacted."""
+
+    piece: str
+    most: int
+
+
+class _Bounding:
+    """One payload on its way to a preview.
+
+    Attributes:
+        room: Bytes that are left, about.
+        is_redacted: Whether something was replaced.
+        is_truncated: Whether something was left out.
+    """
+
+    __slots__ = ("_around", "_has_long", "_judge", "_texts", "is_redacted", "is_truncated", "room")
+
+    def __init__(self, judge: Judge, most: int) -> None:
+        self.room = most
+        self.is_redacted = self.is_truncated = self._has_long = False
+        self._judge = judge
+        self._texts: list[str] = []
+        self._around: list[object] = []
+
+    def written(self, value: object) -> str:
+        """The value as JSON."""
+        plain = self._plain(value, is_secret=False)
+        may_change = bool(self._texts) and self._judge.may_change("\n".join(self._texts))
+        if may_change or self._has_long:
+            plain = self._redacted(plain, may_change=may_change)
+        return _write(plain)
+
+    def _plain(self, value: object, *, is_secret: bool) -> object:
+        """The value as JSON knows it, as much of it as there is room for."""
+        kind = type(value)
+        if kind is str:
+            return self._masked(cast("str", value)) if is_secret else self._text(cast("str", value))
+        if kind is int:
+            return self._whole_number(cast("int", value))
+        if kind is float:
+            self.room -= _FLOAT_BYTES
+            number = cast("float", value)
+            return number if number - number == 0 else _named(number)
+        if kind is bool or value is None:
+            self.room -= _INT_BYTES
+            return value
+        return self._container(value, is_secret=is_secret)
+
+    def _container(self, value: object, *, is_secret: bool) -> object:
+        around = self._around
+        if any(value is outer for outer in around):
+            self.room -= _FLOAT_BYTES
+            return f"<cycle: the {type(value).__name__} around it>"
+        if len(around) >= DEEPEST:
+            self.is_truncated = True
+            self.room -= _KEY_BYTES
+            return _MORE
+        around.append(value)
+        try:
+            return self._opened(value, is_secret=is_secret)
+        except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
+            return f"<unreadable {type(value).__qualname__}: {type(error).__qualname__}>"
+        finally:
+            around.pop()
+
+    def _opened(self, value: object, *, is_secret: bool) -> object:
+        kind = type(value)
+        if kind is dict or isinstance(value, Mapping):
+            return self._mapping(cast("Mapping[object, object]", value), is_secret=is_secret)
+        if kind is list or kind is tuple:
+            items = cast("Sequence[object]", value)
+            return self._sequence(items, len(items), is_secret=is_secret)
+        if isinstance(value, (AbstractSet, deque, list)):
+            crowd = cast("AbstractSet[object]", value)
+            return self._sequence(list(islice(crowd, WHOLE)), len(crowd), is_secret=is_secret)
+        if is_secret and isinstance(value, (bytes, bytearray)):
+            return self._masked("bytes")
+        return self._plain(_basic(value), is_secret=is_secret)
+
+    def _mapping(self, value: Mapping[object, object], *, is_secret: bool) -> dict[str, object]:
+        kept: dict[str, object] = {}
+        judged, plain = self._judge.key, self._plain
+        told = _told_key(value)
+        for key, item in value.items():
+            if self.room <= 0:
+                break
+            names_secret, name = judged(key if type(key) is str else _key_text(key))
+            if len(name) > KEY_CHARACTERS or name in kept:
+                name = self._rare_key(name, kept)
+            self.room -= len(name) + _KEY_BYTES
+            kept[name] = plain(item, is_secret=names_secret or is_secret or (key == "value" and judged(told)[0]))
+        if len(kept) < len(value):
+            self.is_truncated = True
+            kept[_MORE] = f"{len(value) - len(kept)} more"
+        return kept
+
+    def _rare_key(self, name: str, kept: Mapping[str, object]) -> str:
+        """A key that is cut, or told from one that reads like it (`1` and `"1"`)."""
+        if len(name) > KEY_CHARACTERS:
+            self.is_truncated = True
+            name = name[:KEY_CHARACTERS] + _MORE
+        return f"{name} ({len(kept)})" if name in kept else name
+
+    def _sequence(self, items: Sequence[object], length: int, *, is_secret: bool) -> list[object]:
+        head = items if length <= WHOLE else items[:WHOLE]
+        if set(map(type, head)) <= _NUMBERS and not isinstance(head, str):
+            kept = self._items(head if length <= WHOLE else head[:HEAD], is_secret=False)
+        elif length == 2 and type(items[0]) is str and self._judge.key(items[0])[0]:
+            kept = [self._plain(items[0], is_secret=is_secret), self._plain(items[1], is_secret=True)]
+        else:
+            kept = self._items(head, is_secret=is_secret)
+        if len(kept) < length:
+            self.is_truncated = True
+            self.room -= _FLOAT_BYTES
+            kept.append(f"{_MORE} {length - len(kept)} more")
+        return kept
+
+    def _items(self, items: Iterable[object], *, is_secret: bool) -> list[object]:
+        kept: list[object] = []
+        for item in items:
+            if self.room <= 0:
+                break
+            self.room -= 1
+            kept.append(self._plain(item, is_secret=is_secret))
+        return kept
+
+    def _whole_number(self, number: int) -> object:
+        if -_LARGE_INT < number < _LARGE_INT:
+            self.room -= _INT_BYTES
+            return number
+        bits = number.bit_length()
+        self.room -= bits // 3
+        if bits <= _LONGEST_INT_BITS:
+            return number
+        self.room += bits // 3 - _FLOAT_BYTES
+        return f"<int of {bits} bits>"
+
+    def _text(self, text: str) -> object:
+        size = len(text)
+        if size > _SHORT:
+            if size + 2 > self.room:
+                return self._long(text)
+            size += text.count("\n") + text.count('"') + text.count("\\")
+        if not text.isascii():
+            size = len(text.encode("utf-8", "replace"))
+        if size + 2 > self.room:
+            return self._long(text)
+        self.room -= size + 3
+        self._texts.append(text)
+        return text
+
+    def _long(self, text: str) -> object:
+        """A text for which there is no room: as much of it as there is, and what redaction needs to see beyond."""
+        most = max(0, self.room - 2 - len(_MORE.encode()))
+        begin = text[:most]
+        most -= begin.count("\n") + begin.count('"') + begin.count("\\")
+        piece = text[: most + OVERLAP]
+        self.room = 0
+        self.is_truncated = self._has_long = True
+        self._texts.append(piece)
+        return _Long(piece, max(0, most))
+
+    def _masked(self, text: str) -> str:
+        self.room -= len(REDACTED) + 3
+        if not text or text == REDACTED:
+            return text
+        self.is_redacted = True
+        return REDACTED
+
+    def _redacted(self, node: object, *, may_change: bool) -> object:
+        """The plain value with its texts redacted, and the long ones cut."""
+        if type(node) is str:
+            return self._kept(node) if may_change else node
+        if type(node) is _Long:
+            return cut(self._kept(node.piece) if may_change else node.piece, node.most) + _MORE
+        if type(node) is dict:
+            items = cast("dict[str, object]", node).items()
+            return {key: self._redacted(item, may_change=may_change) for key, item in items}
+        if type(node) is list:
+            return [self._redacted(item, may_change=may_change) for item in cast("list[object]", node)]
+        return node
+
+    def _kept(self, text: str) -> str:
+        kept = self._judge.text(text)
+        if kept is not text:
+            self.is_redacted = True
+        return kept
+
+
+def _basic(value: object) -> object:
+    """A value of a subclass of a basic type as that type; of any other type as it is described."""
+    if isinstance(value, Enum):
+        return described(value)
+    if isinstance(value, str):
+        return str.__getitem__(value, slice(None))
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else described(value)
+
+
+def _named(number: float) -> str:
+    return "NaN" if number != number else ("Infinity" if number > 0 else "-Infinity")
+
+
+def _key_text(key: object) -> str:
+    try:
+        return str.__getitem__(str(key), slice(KEY_CHARACTERS + 1))
+    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
+        return f"<{type(key).__qualname__}: {type(error).__qualname__} when asked for its text>"
+
+
+def _told_key(value: Mapping[object, object]) -> str:
+    """What a pair written as a mapping names: `{"name": "authorization", "value": …}`; "" for other mappings."""
+    if "value" not in value:
+        return ""
+    told = value.get("name", value.get("key"))
+    return told if type(told) is str else ""

@@ -1,0 +1,136 @@
+"""Secrets that are known by their look: tokens of known issuers, private keys, credentials in an address.
+
+Promises: a shape tells where in a text its secret begins and ends, and looks at a bounded part of the text only
+(a private key: to its end).
+"""
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Extent = tuple[int, int]
+"""Where a secret lies in a text, end exclusive."""
+
+Finder = Callable[[str, int], Extent | None]
+"""Given a text and where a mark of the shape begins: where the secret lies, if there is one."""
+
+_ALONE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+"""Before a token: no letter or digit, but for the end of an escaped line or character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A pattern that begins where its mark begins; its first group is the secret, without one the whole match."""
+
+    pattern: re.Pattern[str]
+    is_one: Callable[[str], bool] | None = None
+
+    def __call__(self, text: str, start: int) -> Extent | None:
+        """Where the secret lies, if the text has one here."""
+        found = self.pattern.match(text, start)
+        if found is None:
+            return None
+        begin, end = found.span(self.pattern.groups and 1)
+        if self.is_one is not None and not self.is_one(text[begin:end]):
+            return None
+        return begin, end
+
+
+def _token(pattern: str) -> Shape:
+    return Shape(re.compile(_ALONE + pattern))
+
+
+def _is_pair(encoded: str) -> bool:
+    """Whether this is the base64 of `user:password`: "basic configuration" is not."""
+    try:
+        plain = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True).decode()
+    except ValueError:
+        return False
+    return ":" in plain and plain.isprintable()
+
+
+_PROSE = re.compile(
+    r"(?:auth(?:entication|ori[sz]ation)?|certificates?|credentials?|instruments?|schemes?|securit(?:y|ies)|shares?|"
+    r"standard|tokens?)[.,;:]?",
+    re.IGNORECASE,
+)
+
+
+def _is_bearer_token(word: str) -> bool:
+    return _PROSE.fullmatch(word) is None
+
+
+def _is_shown(password: str) -> bool:
+    """Whether the address shows where a password goes."""
+    return password[0] in "$%{*<[" or not password.strip("*x")
+
+
+def _is_password(password: str) -> bool:
+    return not _is_shown(password)
+
+
+def _is_user_token(user: str) -> bool:
+    """Whether the user of an address without a password is a token: `git@` is not."""
+    return len(user) >= _USER_TOKEN and any(map(str.isdigit, user)) and not _is_shown(user)
+
+
+_USER_TOKEN = 16
+
+SK = _token(r"sk-(?!learn|toggleable|estimator|container|parallel|text-repr)(?=[\w-]*(?:\d|[A-Za-z]{10}))[\w-]{8,}")
+GITHUB = _token(r"gh[pousr]_[A-Za-z0-9_]{16,}")
+GITHUB_PAT = _token(r"github_pat_\w{16,}")
+OWN = _token(r"rsk_[0-9a-f]{8}_[\w-]{6,}")
+INSTANTML = _token(r"instantml_[\w-]{6,}")
+HUGGING_FACE = _token(r"hf_[A-Za-z0-9]{16,}")
+STRIPE = _token(r"[spr]k_(?:live|test)_[A-Za-z0-9]{8,}")
+WEBHOOK = _token(r"whsec_[\w+/=-]{8,}")
+ALNUM_AFTER_UNDERSCORE = _token(r"(?:gsk|npm|glsa|sntrys|figd)_[A-Za-z0-9_]{20,}")
+LANGSMITH = _token(r"lsv2_[a-z]{2}_[0-9a-f]{16,}\w*")
+SLACK = _token(r"xox[a-z]-[\w-]{10,}")
+SLACK_APP = _token(r"xapp-[\w-]{10,}")
+GITLAB = _token(r"gl[a-z]{2,4}-[\w-]{16,}")
+PYPI = _token(r"pypi-[\w-]{16,}")
+NVIDIA = _token(r"nvapi-[\w-]{16,}")
+GOOGLE = _token(r"AIza[\w-]{30,}")
+GOOGLE_CLIENT = _token(r"GOCSPX-[\w-]{16,}")
+GOOGLE_ACCESS = _token(r"ya29\.[\w-]{16,}")
+AWS = _token(r"(?:AKIA|ASIA)[A-Z0-9]{12,}")
+JWT = _token(r"eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)*")
+HOOK_ADDRESS = Shape(re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{12,})"))
+DISCORD_ADDRESS = Shape(re.compile(r"webhooks/(\d{12,}/[\w-]{16,})"))
+BEARER = Shape(re.compile(r"(?i)bearer(?:\s|\\u0020|%20|[:=]){1,4}[\"']?([\w.~+/=-]{8,})"), _is_bearer_token)
+BASIC = Shape(re.compile(r"(?i)basic\s{1,4}([A-Za-z0-9+/]{8,}={0,2})"), _is_pair)
+CURL_USER = Shape(re.compile(r"(?:-u|--user)[ =]{1,2}[\"']?[^\s:\"']+:(?!\d+(?:\s|$))([^\s\"']{3,})"), _is_password)
+
+_PASSWORD = Shape(re.compile(r"://[^\s/?#\"'<>@:]*:([^\s/?#\"'<>]+)@"), _is_password)
+_RAW_PASSWORD = Shape(
+    re.compile(r"://[^\s/?#\"'<>@:]*:(?!\d+[/?#])(?!/)([^\s\"'<>@]+)@(?=[\w.-]+(?::\d+)?(?:[/?\s\"',;]|$))"),
+    _is_password,
+)
+"""A password that holds what an address should encode."""
+
+_USER = Shape(re.compile(r"://([^\s/?#\"'<>@:]+)@"), _is_user_token)
+
+
+def userinfo(text: str, start: int) -> Extent | None:
+    """The password of an address, or its user where that is a token."""
+    return _PASSWORD(text, start) or _RAW_PASSWORD(text, start) or _USER(text, start)
+
+
+_CURL_REACH = 200
+
+
+def curl_user(text: str, start: int) -> Extent | None:
+    """The password of `curl -u user:password`; `docker run -u 1000:1000` has none."""
+    return CURL_USER(text, start) if "curl" in text[max(0, start - _CURL_REACH) : start] else None
+
+
+PRIVATE_KEY = Shape(
+    re.compile(
+        r"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?=(?:\s|\\[nr]|[\w-]+: [^\n\\]*)*[A-Za-z0-9+/=]{8})"
+        r"(?:(?!-----)[\s\S])*+(?:-----END [A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----)?"
+    )
+)
+"""With its first and last line, or to the end of the text where that comes first."""

@@ -1,0 +1,105 @@
+"""Whether what follows the name of a secret in a text is one, or code, a type, a number, a placeholder, prose.
+
+A line of code assigns variables to `password`, a log counts tokens, a manual shows where a key goes: replacing
+those would destroy what a trace is read for. Each rule here is one of those cases.
+"""
+
+import re
+
+from rankscope.privacy.names import NameKind, normal, words
+
+REDACTED = "[REDACTED]"
+"""What stands for a secret."""
+
+_NO_VALUES = words("""
+    a and any are args arg argument auto basic bearer bool boolean bytes callable cfg config contains data default dict
+    digest disabled does edit empty enabled env environ environment error expected expired explicit failed false field
+    file flag float for found from function generate get given has help hidden if in incorrect input int integer
+    invalid is item key kwargs length line list literal loaded lookup manager manual match message method mismatch
+    missing must name negotiate never new nil no none not null number object off ok on only option optional or other
+    out parameter params pass passed path placeholder present prompt protected provided received refused rejected
+    request required response result return revoked rotated self set should shown skip str string stored success
+    super text that the this to token true type undefined unknown unset used user using valid value values wrong was
+    when where which will with without word yes you your
+""")
+
+_NUMBER = re.compile(
+    r"[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?(?:%|[a-z]{1,3}(?:/[a-z]{1,5})?)?|0x[0-9a-f]+", re.IGNORECASE
+)
+_DIGITS = re.compile(r"\d{4,}")
+_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
+_ATTRIBUTE = re.compile(r"(?:[A-Za-z_]+\.)+[A-Za-z_]+")
+_CLASS = re.compile(r"(?:[A-Z][a-z]+){2,}|[A-Z]{2,}(?:[A-Z][a-z]+)+")
+_SNAKE = re.compile(r"_?[a-z]+(?:_[a-z]+)+_?")
+_STEM = re.compile(r"pass|secret|token|key")
+_PLACEHOLDER = re.compile(r"[$<%{\[(*@]|\.\.\.|['\"\\]?$|.*(?:\$\{|\{\{|\{\w*[}.\[(:!]|%\(|\*\*\*|…|\[REDACTED\])")
+_PATH = re.compile(r"(?:~|\.{1,2})?/[\w.-]*(?:/|$)")
+_ONE_CHARACTER = re.compile(r"(.)\1*")
+_LOWER = re.compile(r"[a-z]+")
+
+SHORTEST = 3
+"""Characters that a value has at least before it is taken for a secret."""
+
+_LONG = 16
+_WORD = 8
+_MIXED = 6
+
+
+def is_secret_value(value: str, name: str, kind: NameKind, *, is_quoted: bool, is_loose: bool) -> bool:
+    """Whether the value of a name of this kind is a secret.
+
+    Args:
+        value: As it stands in the text, without quotes.
+        name: What it is assigned to.
+        kind: The name's kind.
+        is_quoted: Whether it stood in quotes: code then says it literally.
+        is_loose: Whether name and value only stand side by side (two items of a list): it must look random.
+    """
+    if len(value) < SHORTEST or value.lower() in _NO_VALUES or _is_shown(value):
+        return False
+    if _NUMBER.fullmatch(value):
+        return kind is NameKind.PASSWORD and _DIGITS.fullmatch(value) is not None
+    if kind is NameKind.HEADER:
+        return is_quoted or not _is_code(value, name)
+    if kind is NameKind.VAGUE or is_loose:
+        return _looks_random(value, shortest_word=_LONG if is_loose else _WORD) and not _is_code(value, name)
+    if not is_quoted:
+        return not _is_code(value, name)
+    return " " not in value or _may_hold_spaces(value, name)
+
+
+def _is_shown(value: str) -> bool:
+    """Whether the text shows where a value goes, not the value."""
+    return (
+        _PLACEHOLDER.match(value) is not None
+        or _PATH.match(value) is not None
+        or _ONE_CHARACTER.fullmatch(value) is not None
+    )
+
+
+def _is_code(value: str, name: str) -> bool:
+    """Whether the value is an expression, or a variable or a type by its name."""
+    if _CALL.match(value) or _ATTRIBUTE.fullmatch(value) or _CLASS.fullmatch(value):
+        return True
+    own = normal(name).rpartition("_")[2]
+    whole = normal(value)
+    if value.isidentifier() and (whole == own or whole.endswith(f"_{own}")):
+        return True  # password=db_password
+    is_variable = _SNAKE.fullmatch(value) is not None and not name.isupper()
+    return is_variable and not _STEM.search(value)
+
+
+def _may_hold_spaces(value: str, name: str) -> bool:
+    """A sentence beside `password` is a label of a form; a passphrase has spaces, and so has a secret with digits."""
+    return "phrase" in name.lower() or any(map(str.isdigit, value))
+
+
+def _looks_random(value: str, *, shortest_word: int) -> bool:
+    if " " in value:
+        return False
+    has_digit = any(map(str.isdigit, value))
+    if has_digit and any(map(str.isalpha, value)):
+        return len(value) >= _MIXED
+    if _LOWER.fullmatch(value) or value.istitle():
+        return len(value) >= shortest_word
+    return len(value) >= _WORD
