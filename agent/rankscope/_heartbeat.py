@@ -21,18 +21,19 @@ _LOWER = 2**64 - 1
 def open_span_block(recording: "Recording") -> Block:
     """The open spans of every thread, outermost first; one row without any where nothing is open.
 
-    That row says that the process lives: one that is silent for long reads as interrupted.
+    That row says that the process lives: one that is silent for long reads as interrupted. For the sealing thread.
     """
     stacks = _stacks(recording)
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     if not stacks:
         stacks[0], names[0] = [], IDLE
     flat = [span for stack in stacks.values() for span in stack]
+    masked = recording.masks.text
     columns: dict[str, Column] = {
         "heartbeat": [recording.clock.wall_ns()] * len(stacks),
-        "thread": [names.get(ident) or f"thread {ident}" for ident in stacks],
+        "thread": [masked(names.get(ident) or f"thread {ident}") for ident in stacks],
         "stack_span_id": [span.id for span in flat],
-        "stack_name": [span.name for span in flat],
+        "stack_name": [masked(span.name) for span in flat],
         "stack_start": [recording.clock.wall_at(span.start_mono_ns) for span in flat],
         "stack_trace_hi": [span.trace >> 64 for span in flat],
         "stack_trace_lo": [span.trace & _LOWER for span in flat],

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block
+from rankscope._details import Details
 from rankscope._export import SealedBatch
 from rankscope._seal import SEAL_BYTES, Sealer
 from rankscope._span import INTERRUPTED, Span
@@ -30,7 +31,7 @@ LEAST_S = 0.25
 REFRESH_S = 5.0
 """Age at which it is said anew though nothing was opened or ended, as the duration goes on: that of a heartbeat."""
 
-_FLAG = SPAN_FLAGS["interrupted"]
+_INTERRUPTED = SPAN_FLAGS["interrupted"]
 _TRUNCATED = SPAN_FLAGS["truncated"]
 
 
@@ -58,7 +59,7 @@ class LeftOpen:
         age_s = time.monotonic() - self._at
         if age_s < LEAST_S:
             return False
-        is_open = frozenset(self._recording.open_spans.copy())
+        is_open = _ids(self._recording)
         if is_open != self._said:
             return True
         return bool(is_open) and (next_seq != self._next_seq or age_s >= REFRESH_S)
@@ -70,9 +71,9 @@ class LeftOpen:
             next_seq: The number of the next batch. Spans that end from now on are in it or in one behind it.
         """
         self._at, self._next_seq = time.monotonic(), next_seq
-        spans = self._recording.open_spans.copy()
-        self._said = frozenset(spans)
-        begun = sorted((span for span in spans.values() if span.start_mono_ns), key=_since)
+        spans = self._recording.open_spans.copy().values()
+        self._said = frozenset(span.id for span in spans)
+        begun = sorted((span for span in spans if span.start_mono_ns), key=_since)
         if not begun:
             return None
         sealer = self._sealer()
@@ -87,6 +88,10 @@ class LeftOpen:
         return None if sealed is None else replace(sealed, seq=next_seq)
 
 
+def _ids(recording: "Recording") -> frozenset[int]:
+    return frozenset(span.id for span in recording.open_spans.copy().values())
+
+
 def _since(span: Span) -> tuple[int, int]:
     return span.start_mono_ns, span.depth
 
@@ -94,17 +99,20 @@ def _since(span: Span) -> tuple[int, int]:
 def _interrupted(span: Span, now_ns: int) -> Span:
     """A copy that has ended: the span itself goes on."""
     twin = copy.copy(span)
+    twin.details = copy.copy(span.details)
     twin.end_mono_ns = max(now_ns, twin.start_mono_ns)
     twin.status = INTERRUPTED
-    twin.flags |= _FLAG
+    twin.rare().flags |= _INTERRUPTED
     return twin
 
 
 def _bare(twin: Span) -> Span:
     """Without what takes room: that the span was there is said all the same."""
     twin.attributes = twin.metrics = None
-    twin.links = ()
-    twin.flags |= _TRUNCATED
+    twin.details = Details()
+    twin.details.flags = _INTERRUPTED | _TRUNCATED
+    for name in ("attributes", "metrics", "links", "inputs"):
+        twin.details.drop(name)
     return twin
 
 
