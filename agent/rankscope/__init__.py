@@ -7,6 +7,7 @@ from rankscope._run import Run
 from rankscope._span import Span, Trace
 from rankscope._step import Step
 from rankscope._version import __version__
+from rankscope._waiting import wait
 
 __all__ = [
     "Run",
@@ -20,8 +21,9 @@ __all__ = [
     "init",
     "testing",
     "tql",
+    "wait",
     "watch",
 ]
 
-for _public in (Run, Span, Step, Trace, current_run, finish, init, watch):
+for _public in (Run, Span, Step, Trace, current_run, finish, init, wait, watch):
     _public.__module__ = "rankscope"

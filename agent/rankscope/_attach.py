@@ -78,6 +78,9 @@ class Attachment:
         start: Starts an agent for the root; None: only one that lives is used.
     """
 
+    upload = None
+    """This process sends nothing."""
+
     def __init__(self, root: Path, identity: Identity, *, start: Callable[[], None] | None) -> None:
         self._root = root
         self._identity = identity

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from rankscope.errors import ConfigError
 
@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from rankscope.probe import Watch, WatchOptions
 
 
+class Last(NamedTuple):
+    """The run that was made current last: its id, and the folder of its spool, or "" where it has none."""
+
+    run_id: str
+    place: str
+
+
 class _Slot:
     """Where the run of this process is kept, and how many there were."""
 
     run: "Run | None" = None
+    last: Last | None = None
     given: Mapping[str, object] = MappingProxyType({})
     pid = 0
     count = 0
@@ -36,9 +44,15 @@ def inherited() -> Mapping[str, object]:
 def replace(run: "Run", given: Mapping[str, object] = MappingProxyType({})) -> None:
     """Make a run the current one, with the settings that were given for it."""
     _Slot.run = run
+    _Slot.last = Last(run.id, run.place)
     _Slot.given = given
     _Slot.pid = os.getpid()
     _Slot.count += 1
+
+
+def last() -> Last | None:
+    """The current run, or the one that was before it ended; None: there was none in this process."""
+    return _Slot.last if _Slot.pid == os.getpid() else None
 
 
 def count() -> int:

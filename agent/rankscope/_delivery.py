@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rankscope._agent_start import agent_environment, start_agent
 from rankscope._attach import Attachment, connect
-from rankscope._export import Obstacle
+from rankscope._export import Obstacle, Upload
 from rankscope._identity import Identity
 from rankscope._settings import SETTINGS, Settings
 from rankscope.errors import Unavailable
@@ -20,6 +20,11 @@ STARTED_S = 3.0
 
 class Delivery(Protocol):
     """What `init` asks of whoever sends."""
+
+    @property
+    def upload(self) -> Upload | None:
+        """How far this process has sent; None: another process sends, and the spool says how far."""
+        ...
 
     def settle(self) -> str:
         """Wait, within a bound, until it is known how sending stands.
@@ -49,17 +54,9 @@ class Delivery(Protocol):
 
 
 class NoDelivery:
-    """Nobody sends now: the spool is all there is."""
+    """Nobody sends now: the spool is all there is, and whoever drains it later says how far they are."""
 
-    accepted = 0
-
-    def take_obstacle(self) -> Obstacle:
-        """That nobody sends."""
-        why = "no gateway is known: set RANKSCOPE_ENDPOINT to its host:port, or start one with `rankscope up`"
-        return Obstacle(Unavailable(why), is_lasting=True)
-
-    def wake(self) -> None:
-        """Nobody looks."""
+    upload: Upload | None = None
 
     def settle(self) -> str:
         """Nothing is known to stand in the way."""
@@ -74,6 +71,23 @@ class NoDelivery:
         """There is nothing to let go of."""
 
 
+class NoGateway(NoDelivery):
+    """This process would send, and does not know where to."""
+
+    accepted = 0
+
+    def __init__(self) -> None:
+        self.upload = self
+
+    def take_obstacle(self) -> Obstacle:
+        """That nobody sends."""
+        why = "no gateway is known: set RANKSCOPE_ENDPOINT to its host:port, or start one with `rankscope up`"
+        return Obstacle(Unavailable(why), is_lasting=True)
+
+    def wake(self) -> None:
+        """Nobody looks."""
+
+
 class AgentOnly:
     """The node's agent sends, and nobody holds a rank: it finds new spools by itself.
 
@@ -83,6 +97,8 @@ class AgentOnly:
         root: The folder of the node's spools.
         start: Starts an agent for the root; None: only one that lives is used.
     """
+
+    upload = None
 
     def __init__(self, root: Path, start: Callable[[], None] | None) -> None:
         self._root = root
@@ -138,8 +154,10 @@ def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...
         identity: Who records.
         endpoints: Gateways; empty: none is known, and no agent is started for nothing.
     """
-    if settings.sender == "none" or (settings.sender == "thread" and not endpoints):
+    if settings.sender == "none":
         return NoDelivery()
+    if settings.sender == "thread" and not endpoints:
+        return NoGateway()
     if settings.sender == "thread":
         # Not at the top: gRPC is loaded in a trainer only where a site forbids helper processes.
         from rankscope._thread_delivery import thread_delivery

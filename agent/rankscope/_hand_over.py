@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block
-from rankscope._outcome import Outcome, await_handed_on, bound_s
+from rankscope._outcome import FINISH_S, Outcome, await_handed_on, bound_s
 from rankscope._pump import Pump
+from rankscope._replay import Replayed
 from rankscope._run_info import RunInfo, run_info_block
-from rankscope.errors import Unavailable
+from rankscope.errors import ConfigError, Unavailable
 from rankscope_proto.names import RunStatus
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class HandOver:
         self._recording = recording
         self._exporter = exporter
         self._on_finish: list[Callable[[Outcome], None]] = []
+        self._replay: Callable[[float], Replayed] | None = None
         self._pid = os.getpid()
         self._ending = threading.Lock()
         self._is_handed_on = self._hurry = False
@@ -50,6 +52,23 @@ class HandOver:
     def on_finish(self, callback: Callable[[Outcome], None]) -> None:
         """Call `callback` once, when the end has done its work."""
         self._on_finish.append(callback)
+
+    @property
+    def place(self) -> str:
+        """Where what was taken lies; "" where nothing is."""
+        return "" if self._exporter is None else self._exporter.place
+
+    def replay_by(self, replay: Callable[[float], Replayed]) -> None:
+        """Have `replay` called with its patience in seconds when what was kept offline is to be sent."""
+        self._replay = replay
+
+    def replay(self, patience_s: float) -> Replayed:
+        """Send what was kept offline; see `Run.replay_offline`."""
+        if self._replay is None:
+            raise ConfigError("nothing is kept for replay_offline(): init(offline_dir=...) names the folder for it")
+        if self._pump is not None and self._recording.armed:
+            self._pump.flush(timeout_s=FINISH_S)
+        return self._replay(patience_s)
 
     def hurry(self) -> None:
         """Call off a wait for the ingest tier or the store that is going on."""
@@ -124,9 +143,10 @@ class HandOver:
             )
 
     def _late(self, wait: "Wait") -> Unavailable:
-        place = "" if self._exporter is None else self._exporter.place
         run_id = self._recording.identity.run_id
-        return Unavailable(f"not all of run {run_id} is {wait}: {place} did not take it in time; is its disk full?")
+        return Unavailable(
+            f"not all of run {run_id} is {wait}: {self.place} did not take it in time; is its disk full?"
+        )
 
     def _forgiven(self, error: Unavailable) -> bool:
         """False where what cannot be sent now is kept for later on purpose; else the error is raised."""

@@ -9,7 +9,8 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, cast
+from urllib.parse import quote
 
 from rankscope import _current, _discovery
 from rankscope._agree import Agreement, agree
@@ -21,6 +22,7 @@ from rankscope._labels import text_of
 from rankscope._plaintext import refuse_plaintext_key
 from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
+from rankscope._replay import replay
 from rankscope._run import Run
 from rankscope._run_info import RunInfo, host_facts
 from rankscope._setting_readers import AgentMode, Fsync, UploadMode
@@ -41,6 +43,7 @@ class SettingArguments(TypedDict, total=False):
     """Settings given to `init` instead of the environment; `_settings.SETTINGS` says what each means."""
 
     endpoint: str | Sequence[str]
+    url: str
     launch_id: str
     rank: int
     world_size: int
@@ -113,7 +116,8 @@ def init(
     chosen = Settings.load(os.environ, **{**given, **asked})
     chosen.check_together()
     place = worker_place(carried) if carried is not None and joined else find_rank(os.environ, chosen)
-    tracing = replace(TracingOptions.of(chosen), parent=None if carried is None else carried.parent)
+    hook = _hook(given.get("redact"))
+    tracing = replace(TracingOptions.of(chosen, redact=hook), parent=None if carried is None else carried.parent)
     run = _joined(chosen, place, info=_info(name, config, tags=tags, place=place, settings=chosen), tracing=tracing)
     if chosen.propagate_threads:
         propagate_threads(run)
@@ -129,6 +133,12 @@ def _again(current: Run, asked: Mapping[str, object]) -> Run:
                 f"finish() the run {current.id!r} first, one process is in one run at a time"
             )
     return current
+
+
+def _hook(given: object) -> RedactHook | None:
+    if given is not None and not callable(given):
+        raise ConfigError(f"redact is {given!r}: it is a function of a text that returns a text")
+    return cast("RedactHook | None", given)
 
 
 def _info(
@@ -166,7 +176,8 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo, tracing: Tracing
     except SpoolError as error:
         return _unrecorded(settings, place, info=info, why="" if settings.quiet else f"nothing is recorded: {error}")
     delivery = deliver(settings, identity, endpoints=endpoints)
-    run, failure = _recording(writer, identity, info=info, delivery=delivery, tracing=tracing)
+    info = replace(info, url=_url(settings, identity))
+    run, failure = _recording(writer, identity, settings=settings, info=info, delivery=delivery, tracing=tracing)
     for line in (place.warning, warning, _whereabouts(identity, settings, endpoints, failure)):
         if says and line:
             say(line)
@@ -177,7 +188,13 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo, tracing: Tracing
 
 
 def _recording(
-    writer: SpoolWriter, identity: Identity, *, info: RunInfo, delivery: Delivery, tracing: TracingOptions
+    writer: SpoolWriter,
+    identity: Identity,
+    *,
+    settings: Settings,
+    info: RunInfo,
+    delivery: Delivery,
+    tracing: TracingOptions,
 ) -> tuple[Run, str]:
     """The run, and what stands between it and the gateway for now, or ""."""
     try:
@@ -187,8 +204,16 @@ def _recording(
         discard(writer)
         raise
     failure = delivery.begin(writer.folder) or failure
-    run = Run(SpoolExporter(writer), identity=identity, info=info, tracing=tracing)
+    exporter = SpoolExporter(
+        writer,
+        upload=delivery.upload,
+        waits_for="accepted" if settings.upload_mode == "sync" else "spooled",
+        keeps_unsent=settings.offline_dir is not None,
+    )
+    run = Run(exporter, identity=identity, info=info, tracing=tracing)
     run.on_finish(lambda _: _let_go(run, delivery))
+    if settings.offline_dir is not None:
+        run.replay_by(lambda patience_s: replay(settings, exporter, patience_s=patience_s))
     return run, failure
 
 
@@ -222,6 +247,16 @@ def _endpoints(settings: Settings) -> tuple[str, ...]:
     return () if found is None else (found.gateway,)
 
 
+def _url(settings: Settings, identity: Identity) -> str:
+    """Where the query service that reads what goes to these gateways shows the run; "": none is known."""
+    query = settings.url
+    if query is None:
+        found = _discovery.read(settings.home)
+        is_ours = found is not None and settings.endpoint in ((), (found.gateway,))
+        query = found.query if found is not None and is_ours else ""
+    return f"{query}/api/v1/runs/{quote(identity.run_id)}?project={quote(identity.project)}" if query else ""
+
+
 def _identity(settings: Settings, place: Place, *, run_id: str, launch_id: bytes) -> Identity:
     return Identity(
         project=settings.project,
@@ -250,6 +285,9 @@ def _whereabouts(identity: Identity, settings: Settings, endpoints: tuple[str, .
             f"{what} is kept in {root}: no server of yours runs here; start one with `rankscope up` and send it with "
             f"`rankscope drain {root}`, or set RANKSCOPE_ENDPOINT to the gateway's host:port"
         )
+    if settings.offline_dir is not None and (settings.sender == "none" or failure):
+        why = f"{failure}. " if failure else ""
+        return f"{what} is kept in {root}: {why}run.replay_offline() sends it, or `rankscope drain {root}`"
     if settings.sender == "none":
         return f"{what} is kept in {root}: send it with `rankscope drain {root}`"
     if not failure:

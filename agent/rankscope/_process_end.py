@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rankscope._outcome import Outcome, status_after
 from rankscope._run import Run
+from rankscope._voice import say
+from rankscope.errors import ExportError
 from rankscope_proto.names import RunStatus
 
 if TYPE_CHECKING:
@@ -56,7 +58,14 @@ class ProcessEnd:
         self._run.on_finish(self._finished)
 
     def _at_exit(self) -> None:
-        self._run.finish(self._status)
+        self._finish(self._status)
+
+    def _finish(self, status: RunStatus, *, timeout: float | None = None) -> None:
+        """End the run; nobody is there any more to catch what it may raise."""
+        try:
+            self._run.finish(status, timeout=timeout)
+        except ExportError as error:
+            say(str(error))
 
     def _at_child_exit(self) -> None:
         # Called while the exception that ends the child is on its way, which its excepthook never sees.
@@ -74,7 +83,7 @@ class ProcessEnd:
         self._is_terminated = True
         self._run.hurry()
         # Does nothing where a `finish` is going on: the process then ends behind that one.
-        self._run.finish(RunStatus.INTERRUPTED, timeout=TERMINATE_S)
+        self._finish(RunStatus.INTERRUPTED, timeout=TERMINATE_S)
         if self._is_over:
             _end_by_sigterm()
 

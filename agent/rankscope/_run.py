@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
+from rankscope._alert import alert_block
 from rankscope._bounds import NAME
 from rankscope._carrier import Attached, Given, parent_for
 from rankscope._checked import checked_step
@@ -23,6 +24,7 @@ from rankscope._labels import numbers, text_of
 from rankscope._metric_rows import MetricRows
 from rankscope._outcome import Outcome, status_after
 from rankscope._recording import Recording
+from rankscope._replay import Replayed
 from rankscope._run_info import RunInfo
 from rankscope._span import Span, Trace, set_up
 from rankscope._span_fields import SpanFields
@@ -109,6 +111,16 @@ class Run:
     def tags(self) -> tuple[str, ...]:
         """The tags given at the start."""
         return self._info.tags
+
+    @property
+    def url(self) -> str:
+        """Where the query service shows the run; "" where none was known at the start."""
+        return self._info.url
+
+    @property
+    def place(self) -> str:
+        """The folder where what this process records lies until the store has it; "": nothing is recorded."""
+        return self._hand_over.place
 
     @property
     def rank(self) -> int:
@@ -271,6 +283,19 @@ class Run:
         else:
             recording.note_unrecorded(rows.count)
 
+    def alert(self, title: str, text: str = "", level: str = "warning") -> None:
+        """Say something about the run that somebody should see: an event of kind `alert`, with the step it is in.
+
+        Args:
+            title: A line; at most 512 bytes.
+            text: More; at most 16 KiB.
+            level: How much it matters: "debug", "info", "warning" or "error".
+
+        Raises:
+            ValueError: `level` is none of them.
+        """
+        self._recording.append(alert_block(self._recording, title, text, level=level))
+
     def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
         """Observe a model's tensors and the phases of its steps; see `rankscope.watch`.
 
@@ -297,6 +322,27 @@ class Run:
             Rejected: under "sync": a batch was refused for good; its rows are stated as lost.
         """
         return self._hand_over.flush(timeout)
+
+    def replay_offline(self, *, patience: float = 15.0) -> Replayed:
+        """Send what lies in `offline_dir` and could not be sent so far, also by earlier processes.
+
+        The same batches go under the same numbers: repeating it stores nothing twice.
+
+        Args:
+            patience: Seconds without any progress after which it is given up.
+
+        Returns:
+            How many batches the store has now, how many are left, and why.
+
+        Raises:
+            ConfigError: there is no `offline_dir`.
+            Unavailable: this process was forked from one that had used gRPC, and can send nothing.
+        """
+        return self._hand_over.replay(patience)
+
+    def replay_by(self, replay: "Callable[[float], Replayed]") -> None:
+        """Have `replay_offline` call this, with its patience in seconds."""
+        self._hand_over.replay_by(replay)
 
     def finish(
         self, status: RunStatus = RunStatus.FINISHED, *, wait: Wait | None = None, timeout: float | None = None

@@ -50,6 +50,7 @@ class RunInfo:
         facts: Host facts, name → value.
         watch_level: Probe level of `watch` where the call names none; None: the probe's own default.
         watch_every: Stride of the steps captured in full, likewise.
+        url: Where the query service shows the run; "": none is known.
     """
 
     name: str = ""
@@ -58,6 +59,7 @@ class RunInfo:
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
     watch_level: int | None = None
     watch_every: int | None = None
+    url: str = ""
 
 
 def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int) -> Block:

@@ -247,6 +247,13 @@ def _texts(setting: Setting, given: object) -> tuple[str, ...]:
     return tuple(item.strip() for item in cast("tuple[str, ...]", items) if item.strip())
 
 
+def _url(setting: Setting, given: object) -> str:
+    url = str(given).strip().rstrip("/")
+    if not url.startswith(("http://", "https://")) or any(map(str.isspace, url)):
+        raise ConfigError(f"{setting.variable} is {given!r}: write a URL, such as http://127.0.0.1:8470")
+    return url
+
+
 def _path(setting: Setting, given: object) -> Path:
     del setting
     return Path(str(given)).expanduser()
@@ -266,6 +273,7 @@ READERS: Mapping[str, Callable[[Setting, object], object]] = {
     "rank": _whole,
     "world_size": _whole,
     "mesh": _mesh,
+    "url": _url,
     "upload_mode": _upload_mode,
     "offline_dir": _path,
     "spool": _path,

@@ -21,6 +21,11 @@ SETTINGS: dict[str, Setting] = {
         "found in the data folder",
         "host:port of the gateway, or several parted by commas; https://host:port means TLS.",
     ),
+    "url": Setting(
+        "RANKSCOPE_URL",
+        "of the server in the data folder",
+        "The query service, for `run.url` and the commands that read.",
+    ),
     "project": Setting("RANKSCOPE_PROJECT", "default", "The unit of access; at most 128 bytes, without '/'."),
     "run_id": Setting(
         "RANKSCOPE_RUN_ID", "agreed by the ranks", "The run; the same on all ranks; at most 128 bytes, without '/'."
@@ -98,6 +103,7 @@ class Settings:
 
     home: Path
     endpoint: tuple[str, ...] = ()
+    url: str | None = None
     project: str = "default"
     run_id: str | None = None
     launch_id: bytes | None = None

@@ -56,6 +56,8 @@ def find_root(settings: Settings) -> Rooted:
     try:
         _check_root(settings.spool_root, settings)
     except SpoolError as error:
+        if settings.offline_dir is not None:
+            raise ConfigError(f"offline_dir can hold nothing: {error}") from error
         if settings.spool is not None:
             raise ConfigError(str(error)) from error
         elsewhere = replace(settings, spool=_temporary_root())

@@ -1,7 +1,8 @@
-"""Sending from a thread of the training process, where a site forbids helper processes.
+"""Sending from a thread of the training process: where a site forbids helper processes, or a call waits for the tier.
 
 Promises: gRPC's channel is born in the sending thread, and never used in a forked child; the end of the process
-waits for the gateway at most `GRACE_S`. What was not delivered by then stays in the spool for `rankscope drain`.
+waits for the gateway at most `GRACE_S` longer than it was asked to. What was not delivered by then stays in the
+spool for `rankscope drain`.
 """
 
 import time
@@ -9,12 +10,13 @@ from pathlib import Path
 
 from rankscope._claim import Claim
 from rankscope._connection import Access, Connection, Kind, survived_fork
-from rankscope._export import Obstacle
+from rankscope._export import Obstacle, Upload
 from rankscope._identity import Identity
 from rankscope._settings import Settings
 from rankscope.agent.adopt import Adopted, adopt
 from rankscope.errors import Rejected, Unavailable
 from rankscope.spool import SpoolError, SpoolHeldError
+from rankscope_proto.names import ProcessRole
 
 GRACE_S = 0.4
 LOOK_S = 0.02
@@ -47,9 +49,16 @@ class ThreadDelivery:
             insecure=settings.insecure,
         )
         self._connection = Connection(endpoints, access)
-        self._claim = Claim(self._connection, identity)
+        # Who works for a rank does not hold it.
+        is_rank = identity.process_role is not ProcessRole.WORKER
+        self._claim = Claim(self._connection, identity) if is_rank else None
         self._adopted: Adopted | None = None
         self._fault: Obstacle | None = None
+
+    @property
+    def upload(self) -> Upload:
+        """Itself."""
+        return self
 
     @property
     def accepted(self) -> int:
@@ -77,7 +86,7 @@ class ThreadDelivery:
         Raises:
             ConfigError: a living process holds the rank.
         """
-        return self._claim.settle().failure
+        return "" if self._claim is None else self._claim.settle().failure
 
     def begin(self, folder: Path) -> str:
         """Send a spool from now on; one that somebody sends already is left to them."""
@@ -95,7 +104,8 @@ class ThreadDelivery:
         """Give the rank up, and the gateway a moment for the last batches."""
         if self._adopted is not None:
             self._end(self._adopted)
-        self._claim.close()
+        if self._claim is not None:
+            self._claim.close()
         self._connection.close()
 
     def _end(self, adopted: Adopted) -> None:
@@ -110,6 +120,11 @@ class ForkedDelivery:
     """A child of a process that had used gRPC: its first call would hang, so nothing is sent from here."""
 
     accepted = 0
+
+    @property
+    def upload(self) -> Upload:
+        """Itself: it knows that nothing is sent."""
+        return self
 
     def take_obstacle(self) -> Obstacle:
         """That it is so."""

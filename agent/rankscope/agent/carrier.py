@@ -60,6 +60,7 @@ class Carrier:
         root: The folder of the spools.
         ways: Where they go.
         any_file_system: Whether the root may lie on a shared file system.
+        leaves_living: Whether spools that living processes send themselves are no business of this one.
         complaints: Says what goes wrong.
     """
 
@@ -69,11 +70,13 @@ class Carrier:
         ways: Ways,
         *,
         any_file_system: bool = False,
+        leaves_living: bool = False,
         complaints: Complaints | None = None,
     ) -> None:
         self.root = root
         self._ways = ways
         self._courier = Courier(root, any_file_system=any_file_system)
+        self._leaves_living = leaves_living
         self._complaints = complaints or Complaints()
         self._roads: dict[tuple[str, ...], Road] = {}
         self._adopted: dict[Path, Adopted] = {}
@@ -182,7 +185,8 @@ class Carrier:
             self._left[folder] = is_large
         elif head.sends_itself:
             self.unsent.pop(folder, None)
-            self.held_by_others[folder] = f"{folder} is sent by process {head.pid} itself, as long as that lives"
+            if not self._leaves_living:
+                self.held_by_others[folder] = f"{folder} is sent by process {head.pid} itself, as long as that lives"
         else:
             self._adopt(folder)
 

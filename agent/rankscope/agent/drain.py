@@ -32,7 +32,9 @@ class Drained:
     faults: tuple[str, ...]
 
 
-def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), patience_s: float) -> Drained:
+def drain(
+    folder: Path, settings: Settings, *, instead: Sequence[str] = (), patience_s: float, leaves_living: bool = False
+) -> Drained:
     """Send all that lies in a folder, until the store has it or nothing moves any more. Safe to repeat.
 
     Args:
@@ -40,6 +42,7 @@ def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), pati
         settings: Certificates, key, and gateways for spools without their own.
         instead: Gateways for all of them.
         patience_s: Seconds without any progress after which it is given up.
+        leaves_living: Whether to leave out what living processes send themselves.
 
     Raises:
         ConfigError: there is no such folder, or it is one spool.
@@ -53,7 +56,7 @@ def drain(folder: Path, settings: Settings, *, instead: Sequence[str] = (), pati
         raise ConfigError(f"{folder} is one spool: name the folder that holds it, {folder.parent}")
     ways = ways_of(settings, instead=instead, has_key_for_all=True)  # who drains gave it for this folder
     silent = Complaints(lambda _: None)
-    carrier = Carrier(folder, ways, any_file_system=True, complaints=silent)
+    carrier = Carrier(folder, ways, any_file_system=True, leaves_living=leaves_living, complaints=silent)
     try:
         _carry(carrier, patience_s=patience_s)
         faults = {report.failure for report in carrier.reports() if report.failure}
