@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rankscope._checked import MAX_INT64, MAX_RANK, hex_id, whole_number
-from rankscope._span_ref import RemoteParent, Scope
+from rankscope._span_ref import TRACE_LEFT_OUT, RemoteParent, Scope
 from rankscope._traceparent import Traceparent, read_traceparent
 from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import SPAN_FLAGS
@@ -51,18 +51,24 @@ class Carrier:
 
 
 def carrier_of(span: "Span") -> dict[str, object]:
-    """The span's context: texts and whole numbers only, so that any serialiser takes it."""
+    """The span's context: texts and whole numbers only, so that any serialiser takes it.
+
+    Of a span that sampling left out: the one of its nearest ancestor that is kept, which its children belong to.
+    """
     identity = span.recording.identity
+    kept: SpanRef = span
+    while isinstance(kept, type(span)) and kept.is_left_out and kept.parent is not None:
+        kept = kept.parent
     carrier: dict[str, object] = {
         "run_id": identity.run_id,
         "project": identity.project,
         "launch_id": identity.launch_id.hex(),
         "trace_id": span.trace_id,
-        "span_id": span.span_id,
+        "span_id": kept.span_id,
         "thread_id": span.thread_id or span.trace_id,
         "rank": identity.rank if span.rank is None else span.rank,
         "world_size": identity.world_size,
-        TRACEPARENT: str(Traceparent(span.trace, span.id)),
+        TRACEPARENT: str(Traceparent(span.trace, kept.id, span.scope.left_out != TRACE_LEFT_OUT)),
     }
     if span.rollout_id:
         carrier["rollout_id"] = span.rollout_id
@@ -79,7 +85,7 @@ def read_carrier(given: Given) -> Carrier:
         ValueError: an id in it is missing or is none.
     """
     if isinstance(given, str):
-        return Carrier(RemoteParent(*read_traceparent(given), Scope()))
+        return Carrier(_elsewhere(given))
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # what untyped code may do
         raise TypeError(
             f"a carrier is the dict that span.context() returns, or a W3C traceparent, not a {type(given).__qualname__}"
@@ -88,7 +94,7 @@ def read_carrier(given: Given) -> Carrier:
         return _of_run(given)
     header = next((value for key, value in given.items() if str(key).lower() == TRACEPARENT), None)
     if isinstance(header, str):
-        return Carrier(RemoteParent(*read_traceparent(header), Scope()))
+        return Carrier(_elsewhere(header))
     raise ValueError(
         f"no carrier: it has neither a run_id nor a traceparent, but {', '.join(map(repr, given)) or 'nothing'}; "
         "pass on what span.context() returned"
@@ -148,6 +154,11 @@ class Attached:
         if token is not None:
             with suppress(ValueError):  # attached in another thread or task: its context is its own
                 self._current.reset(token)
+
+
+def _elsewhere(header: str) -> RemoteParent:
+    trace, span, _ = read_traceparent(header)
+    return RemoteParent(trace, span, Scope())
 
 
 def _of_run(given: Mapping[str, object]) -> Carrier:

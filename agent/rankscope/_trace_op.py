@@ -6,12 +6,12 @@ first call; arguments and results are looked at under `capture="preview"` only.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from rankscope import _current
-from rankscope._checked import is_preview
+from rankscope._checked import checked_name, checked_rank, checked_step, hex_id, is_preview, kind_code
 from rankscope._wrap import Arguments, Function, Inside, is_made_of, stepping
 from rankscope_proto.names import Capture
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rankscope._links import Linkable
+    from rankscope._recording import Recording
     from rankscope._run import Run
     from rankscope._span import Span
 
@@ -45,6 +46,16 @@ _REFUSED = {
 }
 """Fields of a span that an operation cannot have, and why."""
 
+_CHECKS: Mapping[str, Callable[[object], object]] = {
+    "kind": kind_code,
+    "step": checked_step,
+    "rank": checked_rank,
+    "capture": is_preview,
+    "trace_id": lambda value: hex_id(value, 32),
+    "parent_span_id": lambda value: hex_id(value, 16),
+}
+"""What is the programmer's mistake; all else about a span is data, which never raises."""
+
 _RECEIVERS = ("self", "cls")
 
 
@@ -70,10 +81,9 @@ class Operation:
                 raise TypeError(f"trace_op has no {field!r}; it has {', '.join(sorted(known))}")
         self.run = run
         self.name = name
-        self.fields = fields
+        self.fields = _checked(fields)
         self.captures = is_preview(fields.get("capture") or Capture.OFF)
-        # Never started: it is made for its errors.
-        self.recording = run.span("operation" if name is None else name, **fields).recording
+        self.recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage]  # internal to this distribution
 
     def decorate(self, function: Function) -> Function:
         """The function, each of its calls a span.
@@ -164,10 +174,26 @@ def trace_op(
 ) -> Function | Callable[[Function], Function]:
     """See `Run.trace_op`; a function instead of a name is decorated at once."""
     if name is None or isinstance(name, str):
-        return Operation(run, name, fields).decorate
+        return Operation(run, None if name is None else checked_name(name), fields).decorate
     if not callable(name):
         raise TypeError(f"the name of an operation is a text, not a {type(name).__qualname__}")
     return Operation(run, None, fields).decorate(name)
+
+
+def _checked(fields: OperationFields) -> OperationFields:
+    """The fields, so that they can be used again and again.
+
+    Not by making a span: sampling would count it, and nobody ever called the function.
+    """
+    for name, check in _CHECKS.items():
+        value = fields.get(name)
+        if value is not None:
+            check(value)
+    links = fields.get("links")
+    if not isinstance(links, Iterator):
+        return fields
+    kept: OperationFields = {**fields, "links": tuple(links)}
+    return kept
 
 
 def _plain(function: Function, call: _Call) -> Function:

@@ -13,29 +13,30 @@ _VERSION_0, _FORBIDDEN = "00", "ff"
 
 
 class Traceparent(NamedTuple):
-    """A span elsewhere: the trace's id (128 bits) and the span's own (64 bits), neither zero."""
+    """A span elsewhere: the trace's id (128 bits) and the span's own (64 bits), neither zero; whether it is kept."""
 
     trace: int
     span: int
+    is_kept: bool = True
 
     def __str__(self) -> str:
-        return f"{_VERSION_0}-{self.trace:032x}-{self.span:016x}-{_SAMPLED:02x}"
+        return f"{_VERSION_0}-{self.trace:032x}-{self.span:016x}-{_SAMPLED if self.is_kept else 0:02x}"
 
 
 def read_traceparent(text: str) -> Traceparent:
     """The span that a `traceparent` names.
 
-    Its sampling flag is not looked at: what is kept here is decided here, alike on every rank.
+    Whether it is kept there decides nothing here: what is kept here is decided here, alike on every rank.
 
     Raises:
         ValueError: it is none; says what one looks like.
     """
     found = _FIELDS.fullmatch(text.strip())
     if found is not None:
-        version, trace, span, _, more = found.groups()
+        version, trace, span, flags, more = found.groups()
         is_known = version != _FORBIDDEN and not (version == _VERSION_0 and more)
         if is_known and int(trace, 16) and int(span, 16):
-            return Traceparent(int(trace, 16), int(span, 16))
+            return Traceparent(int(trace, 16), int(span, 16), bool(int(flags, 16) & _SAMPLED))
     raise ValueError(
         f"{text[:100]!r} is no W3C traceparent: it is 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, all in lower "
         "case, and neither id all zero"

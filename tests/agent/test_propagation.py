@@ -15,6 +15,7 @@ import pytest
 import rankscope
 from rankscope import Run
 from rankscope._traceparent import read_traceparent
+from rankscope._tracing_options import TracingOptions
 from rankscope.testing import MemoryExporter
 from rankscope_proto.names import SPAN_FLAGS
 from tests.agent.programs import run_program
@@ -83,6 +84,21 @@ def test_an_attached_carrier_is_the_parent_until_it_is_detached() -> None:
     assert rows["tokenize"]["trace_lo"] == rows["batch"]["trace_lo"]
     assert rows["tokenize"]["stated_rank"] == rows["batch"]["stated_rank"] == 3
     assert (rows["tokenize"]["path"], rows["tokenize"]["depth"]) == ("tokenize", 0)
+
+
+def test_the_context_of_a_span_that_is_left_out_is_that_of_its_nearest_kept_ancestor() -> None:
+    tracing = TracingOptions(sample_by_kind={"tool": 0.0})
+
+    with Run(MemoryExporter(), tracing=tracing) as run, run.trace("kept") as kept, kept.span("out", "tool") as out:
+        further = out.span("further out", "tool")
+
+        assert further.context()["span_id"] == out.context()["span_id"] == kept.span_id
+        assert further.context()["traceparent"] == kept.context()["traceparent"]
+
+
+def test_the_context_of_a_trace_that_is_left_out_says_so_to_other_systems() -> None:
+    with Run(MemoryExporter(), tracing=TracingOptions(sample_rate=0.0)) as run, run.trace("out") as out:
+        assert out.context()["traceparent"] == f"00-{out.trace_id}-{out.span_id}-00"
 
 
 def test_a_trace_begins_a_tree_of_its_own_under_a_carrier_too() -> None:

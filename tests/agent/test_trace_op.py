@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from rankscope import Run
+from rankscope._tracing_options import TracingOptions
 from rankscope.testing import ManualClock, MemoryExporter
 from rankscope_proto.names import SpanKind, SpanStatus
 
@@ -480,6 +481,27 @@ def test_a_wrong_field_is_said_where_it_is_written(
         run.trace_op("a", **fields)  # pyright: ignore[reportArgumentType, reportCallIssue]  # what untyped code may do
 
     assert exporter.rows("spans") == []
+
+
+def test_what_is_decorated_and_never_called_is_no_gap() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter, tracing=TracingOptions(sample_rate=0.0)) as run:
+        run.trace_op("never called")(len)
+        linked = run.trace_op("linked", links=iter([("a" * 32, "b" * 16)]))(len)
+        assert [linked([]), linked([])] == [0, 0]
+
+    assert [row["count"] for row in exporter.rows("gaps")] == [2]
+
+
+def test_links_are_those_of_every_call() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        linked = run.trace_op("linked", links=iter([("a" * 32, "b" * 16)]))(len)
+        assert [linked([]), linked([])] == [0, 0]
+
+    assert [len(cast("list[int]", row["link_span_id"])) for row in exporter.rows("spans")] == [1, 1]
 
 
 @pytest.mark.parametrize("thing", [5, dict])
