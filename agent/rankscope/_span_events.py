@@ -1,6 +1,7 @@
 """Events of spans: what happened at one moment inside one, as rows of the section `events`."""
 
 import json
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 from rankscope._block import Block, Column
@@ -55,7 +56,7 @@ def event_block(event: SpanEvent, clock: "Clock", masks: "Masks") -> Block:
     payload = ""
     if event.attributes:
         kept = {masks.text(key): masks.label(key, value) for key, value in event.attributes.items()}
-        payload = json.dumps(kept, ensure_ascii=False)
+        payload = json.dumps({key: _plain(value) for key, value in kept.items()}, ensure_ascii=False)
     columns: dict[str, Column] = {
         "time": (clock.wall_at(event.mono_ns),),
         "kind": (EventKind.SPAN_EVENT.value,),
@@ -69,3 +70,10 @@ def event_block(event: SpanEvent, clock: "Clock", masks: "Masks") -> Block:
     if span.at_step is not None:
         columns["step"] = (span.at_step,)
     return Block(event.section, 1, columns)
+
+
+def _plain(value: "Label") -> "Label":
+    """As JSON has it: NaN and infinities as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
