@@ -5,9 +5,10 @@ has no numbers for, as `"NaN"`, `"Infinity"`, `"-Infinity"`; a time is ISO-8601 
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -21,6 +22,10 @@ Key: TypeAlias = tuple[int | str, ...]
 """Where a page ends: the values of the total order's columns in its last row."""
 
 _SECOND_NS = 10**9
+
+_NS = re.compile(r"-?[0-9]{1,19}")
+_FRACTION = re.compile(r"(?<=[0-9])[.,][0-9]+")
+_BEYOND_US = re.compile(r"(?<=[.,][0-9]{6})[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,22 @@ def moment(name: str, time_ns: int | None) -> dict[str, Json]:
     whole, fraction = divmod(time_ns, _SECOND_NS)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return {name: f"{text}.{fraction:09d}Z", f"{name}_ns": time_ns}
+
+
+def moment_ns(text: str) -> int:
+    """The ns since the epoch of a time as `moment` writes it, or as ns since the epoch; UTC where no zone is named.
+
+    Raises:
+        ValueError: The text is neither, or a time that no column holds.
+    """
+    if _NS.fullmatch(text):
+        time_ns = int(text)
+    else:
+        whole = datetime.fromisoformat(_BEYOND_US.sub("", text))
+        whole = whole if whole.tzinfo else whole.replace(tzinfo=UTC)
+        fraction = found[0][1:] if (found := _FRACTION.search(text)) else ""
+        seconds = (whole.replace(microsecond=0) - datetime.fromtimestamp(0, UTC)) // timedelta(seconds=1)
+        time_ns = seconds * _SECOND_NS + int(fraction.ljust(9, "0")[:9])
+    if abs(time_ns) >= 2**63:
+        raise ValueError(f"{text} is beyond the year 2262")
+    return time_ns

@@ -10,21 +10,26 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rankscope_query_api.answers import Key
+from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.values import (
+    Family,
     Launch,
     LedgerEntry,
     PathTotal,
     Process,
     Record,
+    RootCount,
     RunKey,
     RunSummary,
+    Scope,
     Slice,
-    SpanEdges,
-    SpanFilter,
+    SpanPlace,
     StepTimes,
     StorageState,
     Table,
     TensorFilter,
+    TraceFilter,
+    TracePlace,
     Value,
 )
 
@@ -34,11 +39,17 @@ RUN_KEY = (int, str)
 POINT_KEY = (int, int, int, str, int, int)
 """Shape of the key of `metric_points`."""
 
-TRACE_KEY = (int, int, int)
+TRACE_KEY = (int, int, int, str)
 """Shape of the key of `traces`."""
 
 STEP_KEY = (int, str)
 """Shape of the key of `steps`."""
+
+SIBLING_KEY = (int, int)
+"""Shape of the key of a list of siblings: (start, span id)."""
+
+EVENTS_A_SPAN = 100
+"""Most events that are shown beside a span; its export has all of them."""
 
 TENSOR_KEY = (int, int, int, int, int, int, str)
 """Shape of the key of `tensors`."""
@@ -89,23 +100,75 @@ class RunReader(Protocol):
 
 
 class TraceReader(Protocol):
-    """Traces as rows of a list, and what runs now."""
+    """Traces as rows of a list."""
 
-    async def traces(self, key: RunKey, where: SpanFilter, *, limit: int, after: Key | None) -> Slice[Record]:
-        """Traces that have a span as the filter says, by (start, id), the latest first."""
+    async def traces(self, scope: Scope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
+        """Traces as the filter says by (start, id, run), the latest first: what `summaries` shows, and the run's id.
+
+        The start of a trace is its earliest span's, whatever is asked for; traces that are open and have no stored
+        span yet are among them.
+        """
+        ...
+
+
+class TraceDetailReader(Protocol):
+    """One trace: what it comes to, and pages of its tree; siblings are ordered by (start, span id)."""
+
+    async def place(self, key: RunKey, trace: tuple[int, int]) -> TracePlace | None:
+        """Where the trace lies, which every other method is given; None: the run has stored no span of it."""
+        ...
+
+    async def running(self, key: RunKey, trace: tuple[int, int]) -> Sequence[RunningSpan]:
+        """The spans of the trace that a living process has open and that are not stored."""
+        ...
+
+    async def totals(self, key: RunKey, place: TracePlace) -> Record:
+        """The columns of `summaries.SUMMARY` over all its spans, each counted once, and `copies`: rows beyond that."""
+        ...
+
+    async def has_back_edges(self, key: RunKey, place: TracePlace) -> bool:
+        """Whether a span does not begin after its parent: without such an edge the trace has no cycle of parents."""
+        ...
+
+    async def inner_edges(self, key: RunKey, place: TracePlace) -> Table | None:
+        """(span_id, parent_span_id, start) of the spans that have children; None: they are too many to look at."""
+        ...
+
+    async def root_count(self, key: RunKey, place: TracePlace, *, open_ids: Sequence[int]) -> RootCount:
+        """How many roots are stored; a span below one of `open_ids` is none."""
+        ...
+
+    async def roots(
+        self, key: RunKey, place: TracePlace, *, open_ids: Sequence[int], limit: int, after: Key | None
+    ) -> Sequence[SpanPlace]:
+        """The stored roots after (start, span id); a span below one of `open_ids` is none."""
+        ...
+
+    async def children(
+        self, key: RunKey, place: TracePlace, *, parent: int, limit: int, after: Key | None
+    ) -> Sequence[SpanPlace]:
+        """The spans that name this parent, after (start, span id)."""
+        ...
+
+    async def family(self, key: RunKey, place: TracePlace, *, parent: int) -> Family:
+        """One span's children, and when it began itself."""
+        ...
+
+    async def families(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Mapping[int, Family]:
+        """The children of each of these spans; no entry: none."""
+        ...
+
+    async def spans(self, key: RunKey, place: TracePlace, *, shown: Sequence[SpanPlace]) -> Sequence[Record]:
+        """These spans with all they hold, each once, in no order."""
+        ...
+
+    async def events(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Sequence[Record]:
+        """What happened in these spans, by (span, time); of each span up to `EVENTS_A_SPAN` and one more."""
         ...
 
 
 class SpanReader(Protocol):
-    """Spans of a trace, steps."""
-
-    async def edges(self, key: RunKey, trace: tuple[int, int]) -> SpanEdges:
-        """The skeleton of a trace; nothing: there is no such trace in the run."""
-        ...
-
-    async def spans(self, key: RunKey, trace: tuple[int, int], *, span_ids: Sequence[int]) -> Sequence[Record]:
-        """These spans of a trace with all they hold, each once, in no order."""
-        ...
+    """Steps and their spans."""
 
     async def steps(self, key: RunKey, *, launch: str | None, limit: int, after: Key | None) -> Slice[Record]:
         """Steps by (step, launch id): ranks, least, median and greatest duration, slowest rank."""
@@ -170,8 +233,13 @@ class TraceStore(Protocol):
         ...
 
     @property
+    def detail(self) -> TraceDetailReader:
+        """One trace."""
+        ...
+
+    @property
     def spans(self) -> SpanReader:
-        """Spans of a trace, steps."""
+        """Steps and their spans."""
         ...
 
     @property

@@ -68,6 +68,23 @@ SUMMARY = f"""
 """Aggregates over all spans of one trace; the columns of a summary but `running`, how many are open now."""
 
 
+NOTHING_STORED: Record = {
+    **dict.fromkeys(("spans", "roots", "errors", "cancelled", "interrupted", "started_ns", "duration_ns"), 0),
+    "root_name": "",
+    "root_kind": 0,
+    "thread": "",
+    "rollout": "",
+    "is_step": False,
+    "has_previews": False,
+    "kinds": {},
+    "rewards": {},
+    "error_types": [],
+    "ranks": [],
+    **dict.fromkeys(("first_step", "last_step", "input_tokens", "output_tokens", "cost_usd")),
+}
+"""What `SUMMARY` would say of a trace that only has open spans."""
+
+
 def trace_status(record: Record) -> str:
     """The status of a trace: error before running before cancelled; interrupted only where every span is; else ok."""
     if record["errors"]:

@@ -140,22 +140,49 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanFilter:
-    """Which spans are meant; a None does not restrict.
+class Scope:
+    """Where traces are looked for: in a run, or (None) in every run of a project."""
+
+    project: str
+    run: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFilter:
+    """Which traces are meant; a None does not restrict.
+
+    A trace fits that has one span which is as all of `kind`, `name`, `rank`, the steps, `error_type` and `attributes`
+    say, in whose spans each of `terms` occurs, and which itself is as the rest says.
 
     Attributes:
         kind: Code of a `SpanKind`.
-        status: Code of a `SpanStatus`.
-        step: Optimizer step or episode.
+        name: What the span is called, exactly.
         rank: Global rank.
-        terms: Each must occur, whatever its case, in a name, label or preview of the span.
+        first_step: Least step or episode.
+        last_step: Greatest step or episode.
+        error_type: Class of the exception that ended the span.
+        attributes: Keys and values that the span has all of; a number fits whose text reads as the same number.
+        terms: Each occurs, whatever its case, in a name, id, label or preview of some span.
+        status: The trace's status, a word of `summaries.STATUSES`.
+        least_ns: Least duration of the trace.
+        most_ns: Greatest duration of the trace.
+        since_ns: Least start of the trace.
+        until_ns: Start of the trace, exclusive.
     """
 
     kind: int | None = None
-    status: int | None = None
-    step: int | None = None
+    name: str | None = None
     rank: int | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+    error_type: str | None = None
+    attributes: Sequence[tuple[str, str]] = ()
     terms: Sequence[str] = ()
+    status: str | None = None
+    least_ns: int | None = None
+    most_ns: int | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +203,52 @@ class TensorFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanEdges:
-    """The skeleton of a tree, by columns: one entry per stored span, ordered by (start, span_id)."""
+class TracePlace:
+    """A trace, and where its rows lie.
 
-    span_id: Sequence[int] = field(default_factory=list[int])
-    parent_span_id: Sequence[int] = field(default_factory=list[int])
-    start_ns: Sequence[int] = field(default_factory=list[int])
+    Attributes:
+        hi: Upper half of its id.
+        lo: Lower half of its id.
+        steps: Steps of its spans; -1 is always among them, for spans without one.
+        first_start_ns: Earliest start of a span; 0 where none is stored.
+    """
+
+    hi: int
+    lo: int
+    steps: Sequence[int] = (-1,)
+    first_start_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SpanPlace:
+    """Where a span stands among its siblings, which are ordered by (start, span id)."""
+
+    start_ns: int
+    span_id: int
+    parent_span_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The children of a span, as they are stored.
+
+    Attributes:
+        children: How many.
+        first_start_ns: Start of the first of them.
+        parent_start_ns: Start of the span itself; None: it is not stored, or was not asked for.
+    """
+
+    children: int = 0
+    first_start_ns: int = 0
+    parent_start_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RootCount:
+    """The roots of a trace: spans without a parent, and those whose parent is nowhere (`orphans`)."""
+
+    total: int
+    orphans: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ async def test_a_trace_is_found_by_one_span_that_fits_all_filters(
     assert (trace["trace_id"], trace["name"], trace["status"], trace["errors"]) == (ROLLOUT, "rollout", "error", 1)
 
 
-@pytest.mark.parametrize("query", [{"kind": "rollout", "status": "error"}, {"q": "100%"}, {"rank": 3, "step": 999}])
+@pytest.mark.parametrize("query", [{"kind": "rollout", "name": "search"}, {"q": "100%"}, {"rank": 3, "step": 999}])
 async def test_no_trace_is_found_where_no_single_span_fits(api: httpx.AsyncClient, query: dict[str, str | int]) -> None:
     page = await get(api, f"{RUN}/traces", **query)
 
@@ -62,7 +62,6 @@ async def test_roots_and_children_are_read_as_they_are_opened(api: httpx.AsyncCl
         {"Engine": "Harbour"},
     )
     assert child["links"] == [{"trace_id": f"{7:016x}{8:016x}", "span_id": f"{9:016x}"}]
-    assert roots["spans"] == 2
 
 
 async def test_the_roots_of_a_step_are_one_a_rank_and_paged(api: httpx.AsyncClient) -> None:

@@ -1,80 +1,154 @@
-"""Traces as rows of a list: which there are, and what their spans come to."""
+"""Traces as rows of a list, the latest first, with how many there are.
+
+The index has a trace in as many rows as inserts brought spans of it, until merges join them, and the start of a trace
+is the least of its rows'. So a page is looked for among the latest rows first, and their traces' true starts are asked
+for: a trace that starts where the last of these rows does, or later, has its first row among them. Where too few
+traces are left, all of the index is grouped. Nothing of this depends on how batches were cut.
+
+What each trace of a page comes to is computed from its spans, which steps, ranks and times of the index lead to.
+"""
 
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
 # `tests/query_api/test_statements.py` parses every statement
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
-from rankscope_query_api.summaries import SPAN_COLUMNS, SUMMARY
-from rankscope_query_api.values import Record, RunKey, Slice, SpanFilter, Value
+from rankscope_query_api.living import RunningSpan, with_running
+from rankscope_query_api.reading.open_now import OpenNow, OpenTrace, scoped
+from rankscope_query_api.reading.totals import Totals
+from rankscope_query_api.reading.trace_filters import TraceSets
+from rankscope_query_api.summaries import FIRST_COPY, NOTHING_STORED, SPAN_COLUMNS, SUMMARY
+from rankscope_query_api.values import Record, Scope, Slice, TraceFilter, Value
 
-_OF_RUN = "project = {project:String} AND run_id = {run:String}"
+ROWS_A_TRACE = 4
+"""Rows of the index that are looked at for each trace wanted: a trace of few batches has no more."""
 
-_CONDITIONS = {
-    "kind": "kind = {kind:UInt8}",
-    "status": "status = {status:UInt8}",
-    "step": "toInt64(ifNull(step, -1)) = {step:Int64}",
-    "rank": "rank = {rank:Int32}",
-}
+MOST_ROWS = 4_000
+"""Beyond so many rows all of the index is grouped at once."""
 
-_TEXTS = "name, path, error_type, thread_id, rollout_id, inputs, outputs, error_preview"
-_SEARCHED = f"arrayConcat([{_TEXTS}], mapValues(attributes))"
+_FIRST: Key = (2**63 - 1, 2**64 - 1, 2**64 - 1, "")
 
-TRACES = f"""
+_PICKED = """(trace_hi, trace_lo) IN (
+            SELECT pair.1, pair.2
+            FROM (SELECT arrayJoin(arrayZip({his:Array(UInt64)}, {los:Array(UInt64)})) AS pair)
+        )"""
+
+PLACES = f"""
 SELECT
+    run_id,
     trace_hi,
     trace_lo,
     min(first_start) AS started_ns,
-    max(last_end) - started_ns AS duration_ns,
-    arraySort(groupUniqArrayArray(trace_index.steps)) AS steps,
-    arraySort(groupUniqArrayArray(trace_index.ranks)) AS ranks
+    max(last_end) AS ended_ns,
+    groupUniqArrayArray(trace_index.steps) AS steps,
+    groupUniqArrayArray(trace_index.ranks) AS ranks
 FROM trace_index
-WHERE {_OF_RUN} /*where*/
-GROUP BY trace_hi, trace_lo"""
-
-_TRACE_ORDER = """
-HAVING (started_ns, trace_hi, trace_lo) < ({started:Int64}, {hi:UInt64}, {lo:UInt64})
-ORDER BY started_ns DESC, trace_hi DESC, trace_lo DESC
-LIMIT {limit:UInt32}"""
-
-_TRACE_IS_IN = f"AND (trace_hi, trace_lo) IN (SELECT trace_hi, trace_lo FROM spans WHERE {_OF_RUN} AND /*conditions*/)"
+WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}} AND {_PICKED}
+GROUP BY run_id, trace_hi, trace_lo"""
 
 SUMMARIES = f"""
-SELECT trace_hi, trace_lo, {SUMMARY}
+SELECT run_id, trace_hi, trace_lo, {SUMMARY}
 FROM (
-    SELECT trace_hi, trace_lo, {SPAN_COLUMNS}
+    SELECT run_id, trace_hi, trace_lo, {SPAN_COLUMNS}
     FROM spans
-    WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}}
-        AND (trace_hi, trace_lo) IN (
-            SELECT pair.1, pair.2
-            FROM (SELECT arrayJoin(arrayZip({{his:Array(UInt64)}}, {{los:Array(UInt64)}})) AS pair)
-        )
-    ORDER BY trace_hi, trace_lo, span_id, incarnation, seq, idx
-    LIMIT 1 BY trace_hi, trace_lo, span_id
+    WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}}
+        AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}} AND rank IN {{ranks:Array(Int32)}}
+        AND start BETWEEN {{first:Int64}} AND {{last:Int64}} AND {_PICKED}
+    ORDER BY {FIRST_COPY}
+    LIMIT 1 BY run_id, trace_hi, trace_lo, span_id
 )
-GROUP BY trace_hi, trace_lo"""
+GROUP BY run_id, trace_hi, trace_lo"""
 
 
-def traces_statement(where: SpanFilter) -> tuple[str, dict[str, Value]]:
-    """TRACES for a filter: the statement without its order, and the values of the filter's placeholders."""
-    values: dict[str, Value] = {
-        name: value
-        for name, value in (("kind", where.kind), ("status", where.status), ("step", where.step), ("rank", where.rank))
-        if value is not None
-    }
-    conditions = [_CONDITIONS[name] for name in values]
-    for number, term in enumerate(where.terms):
-        values[f"term{number}"] = term
-        conditions.append(
-            f"arrayExists(text -> positionCaseInsensitiveUTF8(text, {{term{number}:String}}) > 0, {_SEARCHED})"
-        )
-    inside = _TRACE_IS_IN.replace("/*conditions*/", " AND ".join(conditions)) if conditions else ""
-    return TRACES.replace("/*where*/", inside), values
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The statements of one list: which rows of the index are its traces'.
+
+    Attributes:
+        newest: Rows of the index, the latest first.
+        grouped: Traces, the latest first.
+        total: Number of traces.
+    """
+
+    newest: str
+    grouped: str
+    total: str
 
 
-STATEMENTS = (TRACES + _TRACE_ORDER, SUMMARIES, traces_statement(SpanFilter(1, 1, 1, 1, ("a", "b")))[0])
+def listed(run: str | None, sets: TraceSets, *, has_open: bool) -> Listed:
+    """The statements for a scope and a filter.
+
+    Args:
+        run: The run; None: all of the project.
+        sets: The filter.
+        has_open: Whether open traces (`open_runs`, `open_his`, `open_los`, `open_starts`) are rows as well.
+    """
+    order = ("trace_hi", "trace_lo", *(("run_id",) if run is None else ()))
+    given = ("{started:Int64}", "{hi:UInt64}", "{lo:UInt64}", *(("{after_run:String}",) if run is None else ()))
+    after, columns = ", ".join(given), ", ".join(order)
+    descending = ", ".join(f"{column} DESC" for column in order)
+    rows = _rows(run, has_open=has_open) + sets.conditions
+    # A run's id is hashed once a block; as it is, it would be hashed once a row.
+    keys = "trace_hi, trace_lo" if run is not None else "cityHash64(run_id), trace_hi, trace_lo"
+    window = "min(first_start) >= {since:Int64} AND min(first_start) < {until:Int64}"
+    named = "run_id AS of_run" if run is None else "{run:String} AS of_run"
+    newest = f"""
+SELECT {named}, trace_hi, trace_lo, first_start
+FROM {rows}
+    AND first_start >= {{since:Int64}} AND first_start < {{until:Int64}} AND first_start <= {{started:Int64}}
+    AND (first_start, {columns}) < ({after})
+ORDER BY first_start DESC, {descending}
+LIMIT {{rows:UInt32}}"""
+    grouped = f"""
+SELECT {named}, trace_hi, trace_lo, min(first_start) AS started_ns
+FROM {rows}
+GROUP BY {columns}
+HAVING {window} AND (started_ns, {columns}) < ({after})
+ORDER BY started_ns DESC, {descending}
+LIMIT {{rows:UInt32}}"""
+    total = f"SELECT count() AS total FROM (SELECT 1 FROM {rows} GROUP BY {keys} HAVING {window})"
+    return Listed(newest, grouped, total)
+
+
+def _rows(run: str | None, *, has_open: bool) -> str:
+    """Rows of the index with a WHERE that conditions can be added to."""
+    stored = f"trace_index WHERE {scoped(run)}"
+    if not has_open:
+        return stored
+    return f"""(
+    SELECT run_id, trace_hi, trace_lo, first_start FROM {stored}
+    UNION ALL
+    SELECT one.1, one.2, one.3, one.4 FROM (
+        SELECT arrayJoin(arrayZip(
+            {{open_runs:Array(String)}}, {{open_his:Array(UInt64)}}, {{open_los:Array(UInt64)}},
+            {{open_starts:Array(Int64)}}
+        )) AS one
+    )
+) WHERE true"""
+
+
+def _example(run: str | None, *, has_open: bool) -> Sequence[str]:
+    """Statements with all filters, for the test that reads them."""
+    span = RunningSpan((1, 2), 3, 0, "abcd", 1, 1, 1, 0, 0, "main", "00")
+    open_now = {("r", 1, 2): [span]} if has_open else {}
+    scope = Scope("p", run)
+    found: list[str] = []
+    for status in ("ok", "error", "running", "cancelled", "interrupted"):
+        where = TraceFilter(1, "abcd", 0, 0, 9, status=status, least_ns=0, terms=("abcd", "1"))
+        made = listed(run, TraceSets(scope, where, open_now), has_open=has_open)
+        found += (made.newest, made.grouped, made.total)
+    labelled = TraceFilter(error_type="e", attributes=(("a", "b"), ("c", "1.5")))
+    return [*found, listed(run, TraceSets(scope, labelled, open_now), has_open=has_open).total]
+
+
+OF_PROJECT = (*_example(None, has_open=False), *_example(None, has_open=True))
+"""Statements that read all runs of a project."""
+
+STATEMENTS = (PLACES, SUMMARIES, *_example("r", has_open=False), *_example("r", has_open=True), *OF_PROJECT)
 """Every statement of this module, for the test that reads them."""
 
 
@@ -83,35 +157,141 @@ class ClickHouseTraces:
 
     def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
+        self._open_now = OpenNow(clickhouse)
+        self._totals = Totals(clickhouse)
 
-    async def traces(self, key: RunKey, where: SpanFilter, *, limit: int, after: Key | None) -> Slice[Record]:
+    async def traces(self, scope: Scope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
         """See `TraceReader`."""
-        statement, values = traces_statement(where)
-        of_run: dict[str, Value] = {**_of(key), **values}
-        started, hi, lo = after or (2**63 - 1, 0, 0)
-        count = await self._clickhouse.select(f"SELECT count() AS total FROM ({statement})", of_run)
-        page = await self._clickhouse.select(
-            statement + _TRACE_ORDER, {**of_run, "started": started, "hi": hi, "lo": lo, "limit": limit + 1}
+        open_now = await self._open_now.of(scope)
+        asked = _Asked(self._clickhouse, scope, where, open_now)
+        total, page = await asyncio.gather(
+            self._totals.of(scope, asked.statements.total, asked.total_values, is_filtered=asked.is_filtered),
+            asked.page(limit=limit + 1, after=after or _FIRST),
         )
-        found = page.records()
-        items = await self._detailed(key, found[:limit])
-        last = _trace_key(found[limit - 1]) if len(found) > limit else None
-        return Slice(items, count.columns[0][0], last)
+        last = asked.key(page[limit - 1]) if len(page) > limit else None
+        return Slice(await asked.summed_up(page[:limit]), total, last)
 
-    async def _detailed(self, key: RunKey, traces: Sequence[Record]) -> Sequence[Record]:
-        """See `TraceReader`."""
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a trace lies: its ids, its start, and what leads to its spans."""
+
+    trace: OpenTrace
+    started_ns: int
+    ended_ns: int
+    steps: Sequence[int]
+    ranks: Sequence[int]
+
+
+class _Asked:
+    """One list that is asked for."""
+
+    def __init__(
+        self,
+        clickhouse: Selecting,
+        scope: Scope,
+        where: TraceFilter,
+        open_now: Mapping[OpenTrace, Sequence[RunningSpan]],
+    ) -> None:
+        self._clickhouse = clickhouse
+        self._scope = scope
+        self._open = open_now
+        sets = TraceSets(scope, where, open_now)
+        self.is_filtered = bool(sets.conditions)
+        self.statements = listed(scope.run, sets, has_open=bool(open_now))
+        self._since = -(2**63) if where.since_ns is None else where.since_ns
+        self._until = 2**63 - 1 if where.until_ns is None else where.until_ns
+        self.total_values: dict[str, Value] = {
+            **sets.values,
+            **(self._open_values() if open_now else {}),
+            "since": self._since,
+            "until": self._until,
+        }
+
+    def key(self, place: _Place) -> Key:
+        """Where a trace stands in the list."""
+        run, hi, lo = place.trace
+        return place.started_ns, hi, lo, run
+
+    async def page(self, *, limit: int, after: Key) -> list[_Place]:
+        """Up to so many traces behind a key, the latest first."""
+        rows = limit * ROWS_A_TRACE
+        if rows <= MOST_ROWS:
+            newest = await self._ids(self.statements.newest, rows=rows, after=after)
+            places = await self._placed(list(dict.fromkeys(trace for trace, _ in newest)))
+            # The traces that these rows are certain of: all, or those that start no later than the last row does.
+            known = [place for place in places if place.started_ns >= self._since]
+            if len(newest) == rows:
+                (run, hi, lo), start = newest[-1]
+                known = [place for place in known if self.key(place) >= (start, hi, lo, run)]
+            if len(newest) < rows or len(known) >= limit:
+                return known[:limit]
+        grouped = await self._ids(self.statements.grouped, rows=limit, after=after)
+        return await self._placed([trace for trace, _ in grouped])
+
+    async def summed_up(self, places: Sequence[_Place]) -> list[Record]:
+        """What the spans of these traces come to, with what is open of them."""
+        stored = await self._summaries([place for place in places if place.ranks])
+        return [self._summed_up(place, stored.get(place.trace)) for place in places]
+
+    def _open_values(self) -> dict[str, Value]:
+        traces = sorted(self._open)
+        return {
+            "open_runs": [run for run, _, _ in traces],
+            "open_his": [hi for _, hi, _ in traces],
+            "open_los": [lo for _, _, lo in traces],
+            "open_starts": [min(span.start_ns for span in self._open[trace]) for trace in traces],
+        }
+
+    async def _ids(self, statement: str, *, rows: int, after: Key) -> list[tuple[OpenTrace, int]]:
+        """Ids of traces, each with a start, as a statement orders them."""
+        started, hi, lo, run = after
+        values = {**self.total_values, "rows": rows, "started": started, "hi": hi, "lo": lo, "after_run": run}
+        table = await self._clickhouse.select(statement, values)
+        return [((run, hi, lo), start) for run, hi, lo, start in zip(*table.columns, strict=True)]
+
+    async def _placed(self, traces: Sequence[OpenTrace]) -> list[_Place]:
+        """Where these traces lie, by their place in the list."""
         if not traces:
-            return ()
-        steps = sorted({step for trace in traces for step in trace["steps"]} | {-1})
-        ids = {"his": [trace["trace_hi"] for trace in traces], "los": [trace["trace_lo"] for trace in traces]}
-        table = await self._clickhouse.select(SUMMARIES, {**_of(key), "steps": steps, **ids})
-        details = {(record.pop("trace_hi"), record.pop("trace_lo")): record for record in table.records()}
-        return [trace | details[ids] for trace in traces if (ids := (trace["trace_hi"], trace["trace_lo"])) in details]
+            return []
+        table = await self._clickhouse.select(PLACES, self._picked(traces))
+        stored = {
+            (run, hi, lo): _Place((run, hi, lo), *rest)
+            for run, hi, lo, *rest in zip(*table.columns, strict=True)  # columns in the order of `_Place`
+        }
+        places = [self._with_open(trace, stored.get(trace)) for trace in traces]
+        return sorted(places, key=self.key, reverse=True)
 
+    def _with_open(self, trace: OpenTrace, stored: _Place | None) -> _Place:
+        spans = self._open.get(trace, ())
+        starts = [span.start_ns for span in spans] + ([stored.started_ns] if stored else [])
+        if stored is None:
+            return _Place(trace, min(starts), min(starts), (), ())
+        return replace(stored, started_ns=min(starts))
 
-def _of(key: RunKey) -> dict[str, Value]:
-    return {"project": key.project, "run": key.run}
+    async def _summaries(self, places: Sequence[_Place]) -> dict[OpenTrace, Record]:
+        if not places:
+            return {}
+        values: dict[str, Value] = {
+            **self._picked([place.trace for place in places]),
+            "steps": sorted({step for place in places for step in place.steps} | {-1}),
+            "ranks": sorted({rank for place in places for rank in place.ranks}),
+            "first": min(place.started_ns for place in places),
+            "last": max(place.ended_ns for place in places),
+        }
+        records = (await self._clickhouse.select(SUMMARIES, values)).records()
+        return {(record["run_id"], record["trace_hi"], record["trace_lo"]): record for record in records}
 
+    def _summed_up(self, place: _Place, stored: Record | None) -> Record:
+        run, hi, lo = place.trace
+        nothing = {**NOTHING_STORED, "started_ns": place.started_ns}
+        record = {**(stored or nothing), "run_id": run, "trace_hi": hi, "trace_lo": lo}
+        return with_running(record, self._open.get(place.trace, ()))
 
-def _trace_key(record: Record) -> Key:
-    return record["started_ns"], record["trace_hi"], record["trace_lo"]
+    def _picked(self, traces: Sequence[OpenTrace]) -> dict[str, Value]:
+        return {
+            "project": self._scope.project,
+            "runs": sorted({run for run, _, _ in traces}),
+            "his": [hi for _, hi, _ in traces],
+            "los": [lo for _, _, lo in traces],
+        }

@@ -1,70 +1,194 @@
-"""The list of traces: filters, search, pages."""
+"""The lists of traces, of a run and of a project: filters, search, pages."""
 
+import time
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from rankscope_proto.names import SpanKind, SpanStatus
-from rankscope_query_api.answers import Json, Page, json_answer
+from rankscope_proto.names import SpanKind
+from rankscope_query_api.answers import Json, Page, json_answer, moment, moment_ns
+from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, code_named, launches_of, store_of
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json, trace_hex
-from rankscope_query_api.store import TRACE_KEY
-from rankscope_query_api.summaries import summary_json
-from rankscope_query_api.values import Record, RunKey, SpanFilter
+from rankscope_query_api.store import TRACE_KEY, TraceStore
+from rankscope_query_api.summaries import STATUSES, summary_json
+from rankscope_query_api.values import Record, RunKey, Scope, TraceFilter
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
 KINDS = [kind.value for kind in SpanKind]
-STATUSES = [status.value for status in SpanStatus]
+
+ANY = "all"
+"""A kind or status that does not restrict."""
+
+MOST_TERMS = 8
+MOST_ATTRIBUTES = 8
+
+RECENT_NS = 7 * 86_400 * 10**9
+"""How far back a project's list goes where no `from` is named."""
+
+_MINUTE_NS = 60 * 10**9
+_MS = 10**6
+
+Text = Annotated[str | None, Field(max_length=512)]
+Time = Annotated[str | None, Field(max_length=64)]
 
 
 class TraceQuery(Paged):
-    """Which traces: those with a span that is as all of these say."""
+    """Which traces: those with one span that is as all of the first say, and that are as all others say."""
 
-    kind: str | None = Field(default=None, description=f"Kind of a span: {', '.join(KINDS)}.")
-    status: str | None = Field(default=None, description=f"Status of that span: {', '.join(STATUSES)}.")
-    step: int | None = Field(default=None, ge=0, le=MAX_STEP, description="Its step or episode.")
-    rank: int | None = Field(default=None, ge=-1, le=2**31 - 1, description="Its rank.")
+    kind: str | None = Field(default=None, description=f"Kind of the span: {', '.join(KINDS)}; or all.")
+    name: Text = Field(default=None, description="Name of the span, exactly.")
+    rank: int | None = Field(default=None, ge=-1, le=2**31 - 1, description="Rank of the span.")
+    step: int | None = Field(default=None, ge=0, le=MAX_STEP, description="Step or episode of the span.")
+    min_step: int | None = Field(default=None, ge=-MAX_STEP, le=MAX_STEP, description="Least step of the span.")
+    max_step: int | None = Field(default=None, ge=-MAX_STEP, le=MAX_STEP, description="Greatest step of the span.")
+    error_type: Text = Field(default=None, description="Class of the exception that ended the span.")
+    attribute: list[Annotated[str, Field(max_length=1024)]] = Field(
+        default=[],
+        max_length=MOST_ATTRIBUTES,
+        description="An attribute of the span, as key=value; given several times: all of them.",
+    )
+    status: str | None = Field(default=None, description=f"Status of the trace: {', '.join(STATUSES)}; or all.")
+    min_duration_ms: float | None = Field(default=None, ge=0, le=1e12, description="Least duration of the trace.")
+    max_duration_ms: float | None = Field(default=None, ge=0, le=1e12, description="Greatest duration of the trace.")
+    since: Time = Field(
+        default=None, alias="from", description="Least start of the trace: ISO-8601, or ns since the epoch."
+    )
+    until: Time = Field(default=None, alias="to", description="Start of the trace, exclusive.")
     q: str | None = Field(
         default=None,
         max_length=1024,
-        description="Up to 8 words; each occurs, whatever its case, in a name, label or preview of the span.",
+        description=f"Up to {MOST_TERMS} words. Each occurs, whatever its case, in some span's name, thread, rollout, "
+        "attribute values, error type or previews, or, from 4 hex digits on, in the id of the trace or a span.",
     )
 
     @field_validator("q")
     @classmethod
     def _few_words(cls, words: str | None) -> str | None:
-        if words is not None and len(words.split()) > 8:
-            raise ValueError(f"at most 8 words are searched for, and these are {len(words.split())}")
+        if words is not None and len(words.split()) > MOST_TERMS:
+            raise ValueError(f"at most {MOST_TERMS} words are searched for, and these are {len(words.split())}")
         return words
+
+    @field_validator("attribute")
+    @classmethod
+    def _pairs(cls, attributes: list[str]) -> list[str]:
+        for pair in attributes:
+            if pair.find("=") < 1:
+                raise ValueError(f"{pair!r} is not of the form key=value")
+        return attributes
+
+    @field_validator("since", "until")
+    @classmethod
+    def _times(cls, text: str | None) -> str | None:
+        if text is not None:
+            try:
+                moment_ns(text)
+            except ValueError as error:
+                raise ValueError(f"{text!r} is no time, as 2026-11-29T18:21:53Z is ({error})") from error
+        return text
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "TraceQuery":
+        _refuse_swapped("min_step", self.min_step, "max_step", self.max_step)
+        _refuse_swapped("min_duration_ms", self.min_duration_ms, "max_duration_ms", self.max_duration_ms)
+        if self.step is not None and (self.min_step is not None or self.max_step is not None):
+            raise ValueError("step names one step: leave min_step and max_step out")
+        if self.since is not None and self.until is not None and moment_ns(self.until) <= moment_ns(self.since):
+            raise ValueError(f"to must be after from, and {self.until} is not after {self.since}")
+        return self
+
+
+class ProjectTraceQuery(TraceQuery):
+    """The same, of all runs of a project or of one."""
+
+    run: Text = Field(default=None, min_length=1, description="Only traces of this run.")
 
 
 @router.get("/runs/{run}/traces")
 async def list_traces(request: Request, run: Run, *, query: Annotated[TraceQuery, Query()]) -> Response:
-    """Lists traces, the latest first, with their root and their counts."""
+    """Lists the traces of a run, the latest first, with what their spans come to."""
     store = store_of(request)
     key = RunKey(query.project, run)
     await launches_of(store, key)
-    where = SpanFilter(
-        kind=code_named(KINDS, query.kind, parameter="kind"),
-        status=code_named(STATUSES, query.status, parameter="status"),
-        step=query.step,
-        rank=query.rank,
-        terms=(query.q or "").split(),
-    )
+    steps = query.step if query.step is not None else None
+    gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",), step=steps)]
+    return await _listed(request, store, query, run=run, gaps=gaps)
+
+
+@router.get("/traces")
+async def list_project_traces(request: Request, *, query: Annotated[ProjectTraceQuery, Query()]) -> Response:
+    """Lists the traces of a project, the latest first; those of the last 7 days before `to` where no `from` is named.
+
+    What is missing of a run's traces is stated with the run's own list.
+    """
+    return await _listed(request, store_of(request), query, run=query.run)
+
+
+async def _listed(
+    request: Request,
+    store: TraceStore,
+    query: TraceQuery,
+    *,
+    run: str | None,
+    gaps: Sequence[dict[str, Json]] = (),
+) -> Response:
+    where = _filter_of(query, is_recent=isinstance(query, ProjectTraceQuery))
     listing = listing_of(request, query)
-    found = await store.traces.traces(key, where, limit=query.limit, after=listing.begin(TRACE_KEY))
-    gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",), step=query.step)]
-    items = [_trace_json(trace) for trace in found.items]
-    return json_answer(Page(items, found.total, listing.cursor(found.next), gaps=gaps).as_json())
+    found = await store.traces.traces(
+        Scope(query.project, run), where, limit=query.limit, after=listing.begin(TRACE_KEY)
+    )
+    page = Page([_trace_json(trace) for trace in found.items], found.total, listing.cursor(found.next), gaps=gaps)
+    return json_answer({**page.as_json(), **moment("from", where.since_ns), **moment("to", where.until_ns)})
+
+
+def _filter_of(query: TraceQuery, *, is_recent: bool) -> TraceFilter:
+    until = None if query.until is None else moment_ns(query.until)
+    since = None if query.since is None else moment_ns(query.since)
+    if since is None and is_recent:
+        # Whole minutes, so that the same list is asked for again within one.
+        since = (time.time_ns() if until is None else until) // _MINUTE_NS * _MINUTE_NS - RECENT_NS
+    return TraceFilter(
+        kind=code_named(KINDS, _restricting(query.kind), parameter="kind"),
+        name=query.name,
+        rank=query.rank,
+        first_step=query.min_step if query.step is None else query.step,
+        last_step=query.max_step if query.step is None else query.step,
+        error_type=query.error_type,
+        attributes=[(key, value) for key, _, value in (pair.partition("=") for pair in query.attribute)],
+        terms=tuple(dict.fromkeys((query.q or "").split())),
+        status=_status(_restricting(query.status)),
+        least_ns=None if query.min_duration_ms is None else round(query.min_duration_ms * _MS),
+        most_ns=None if query.max_duration_ms is None else round(query.max_duration_ms * _MS),
+        since_ns=since,
+        until_ns=until,
+    )
+
+
+def _restricting(word: str | None) -> str | None:
+    return None if word == ANY else word
+
+
+def _status(word: str | None) -> str | None:
+    if word is not None and word not in STATUSES:
+        raise InvalidRequestError(
+            f"status is {word!r}", hint="name one of the expected words", expected=[*STATUSES, ANY]
+        )
+    return word
+
+
+def _refuse_swapped(least_name: str, least: float | None, most_name: str, most: float | None) -> None:
+    if least is not None and most is not None and most < least:
+        raise ValueError(f"{least_name} is {least}, which is more than {most_name}, {most}")
 
 
 def _trace_json(trace: Record) -> dict[str, Json]:
     return {
+        "run_id": trace["run_id"],
         "trace_id": trace_hex(trace["trace_hi"], trace["trace_lo"]),
-        **summary_json({**trace, "running": 0}),
-        "steps": trace["steps"],
+        **summary_json(trace),
     }
