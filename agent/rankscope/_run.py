@@ -31,7 +31,9 @@ from rankscope._span_fields import SpanFields
 from rankscope._step import Step, checked_microstep
 from rankscope._trace_op import OperationFields, trace_op
 from rankscope._tracing_options import TracingOptions
+from rankscope._voice import say
 from rankscope._wrap import Function
+from rankscope.errors import ExportError
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
 
@@ -69,6 +71,7 @@ class Run:
         self._info = info or RunInfo()
         self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, tracing=tracing)
         self._hand_over = HandOver(self._recording, exporter, info=self._info)
+        self._recording.flush = self.flush
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +83,12 @@ class Run:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        self.finish(status_after(error_class, error))
+        try:
+            self.finish(status_after(error_class, error))
+        except ExportError as fault:
+            if error is None:
+                raise
+            say(str(fault))  # the program's own exception is the one to see
 
     @property
     def id(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rankscope.errors import ConfigError
 from rankscope.privacy import Redactor
 
 if TYPE_CHECKING:
@@ -46,15 +47,22 @@ class TracingOptions:
         Args:
             settings: This process's.
             redact: Sees each text behind the rest of the masking.
+
+        Raises:
+            ConfigError: a key or a pattern to mask by is none.
         """
-        return cls(
-            settings.trace_sample_rate,
-            MappingProxyType(dict(settings.trace_sample_by_kind)),
-            settings.max_spans_per_trace,
-            redactor=Redactor(
+        try:
+            redactor = Redactor(
                 keys=settings.redact_keys,
                 patterns=settings.redact_patterns,
                 hook=redact,
                 preview_bytes=settings.preview_bytes,
-            ),
+            )
+        except ValueError as error:
+            raise ConfigError(f"RANKSCOPE_REDACT_KEYS or RANKSCOPE_REDACT_PATTERNS: {error}") from error
+        return cls(
+            settings.trace_sample_rate,
+            MappingProxyType(dict(settings.trace_sample_by_kind)),
+            settings.max_spans_per_trace,
+            redactor=redactor,
         )
