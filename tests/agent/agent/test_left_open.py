@@ -23,6 +23,28 @@ from tests.ground.processes import Children, wait_until
 
 ENDED = {"ended first"}
 
+WORKERS = """
+import multiprocessing, os, signal, sys, time
+import rankscope
+run = rankscope.init("chars", run_id="r", quiet=True, rank=3, world_size=4)
+
+def work(carrier):
+    worker = rankscope.init(carrier=carrier)
+    with worker.span("in worker"):
+        time.sleep(600)
+
+batch = run.trace("batch", step=9).__enter__()
+worker = multiprocessing.get_context("fork").Process(target=work, args=(batch.context(),), daemon=True)
+worker.start()
+print("open", flush=True)
+for line in sys.stdin:
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join()
+    batch.finish()
+    rankscope.finish()
+    print("done", flush=True)
+"""
+
 
 @pytest.fixture
 def gateway() -> Iterator[ScriptedGateway]:
@@ -157,6 +179,22 @@ def test_an_agent_that_lives_states_nothing_while_the_trainer_does(
         wait_until(lambda: not spools(trainer.root), what="deliver all")
 
     assert names(gateway) == dict.fromkeys(OPEN | ENDED, 1)
+
+
+def test_of_a_worker_that_is_killed_too_and_where_its_trainer_goes_on(gateway: ScriptedGateway, home: Path) -> None:
+    with dying(home, WORKERS) as trainer:
+        trainer.await_left({"batch", "in worker"})
+        trainer.say("kill the worker")
+
+    drain(trainer.root, gateway)
+
+    assert names(gateway) == {"batch": 1, "in worker": 1}
+    rows = {row["name"]: row for row in spans(gateway)}
+    batch, worker = rows["batch"], rows["in worker"]
+    assert (batch["status"], worker["status"]) == (SpanStatus.OK.code, SpanStatus.INTERRUPTED.code)
+    assert (worker["parent_span_id"], worker["step"]) == (batch["span_id"], 9)
+    (head,) = [batch.header for batch in statements(gateway) if batch.header.emitted_spans]
+    assert (head.rank, head.parent_rank, head.run_id) == (3, 3, "r")
 
 
 def test_a_trainer_that_finishes_says_it_itself(gateway: ScriptedGateway, home: Path) -> None:
