@@ -12,13 +12,14 @@ payload of characters that JSON escapes.
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import islice
 from types import NoneType
 from typing import NamedTuple, Protocol, cast
 
+from rankscope.privacy.names import LONGEST
 from rankscope.privacy.summaries import described
 from rankscope.privacy.values import REDACTED
 
@@ -42,6 +43,9 @@ _SHORT = 48
 """Characters of a text whose escapes are not counted."""
 
 _NUMBERS = frozenset((int, float, bool, NoneType))
+_SCALARS = _NUMBERS | {str}
+_TEXT = frozenset((str,))
+_NO_SECRET = (False, "")
 _MORE = "…"
 _write = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
@@ -65,8 +69,9 @@ class Preview(NamedTuple):
 class Judge(Protocol):
     """What a preview asks of a redactor."""
 
-    def key(self, key: str) -> tuple[bool, str]:
-        """Whether the key names a secret, and the key as it may be shown."""
+    @property
+    def key(self) -> Callable[[str], tuple[bool, str] | None]:
+        """Of a key: None where it is none's and may be shown; else whether it names a secret, and how it is shown."""
         ...
 
     def may_change(self, text: str) -> bool:
@@ -80,14 +85,21 @@ class Judge(Protocol):
 
 def preview(judge: Judge, value: object, most: int) -> Preview:
     """The value as JSON of at most so many bytes; never raises."""
-    bounding = _Bounding(judge, most)
-    text = bounding.written(value)
+    text, bounding = _bounded(judge, value, most)
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > most:  # escapes, long numbers: estimated too small
-        bounding = _Bounding(judge, most * most // size - _KEY_BYTES)
-        text = bounding.written(value)
+        text, bounding = _bounded(judge, value, most * most // size - _KEY_BYTES)
     kept = cut(text, most)
     return Preview(kept, bounding.is_redacted, bounding.is_truncated or len(kept) < len(text))
+
+
+def _bounded(judge: Judge, value: object, most: int) -> "tuple[str, _Bounding]":
+    bounding = _Bounding(judge, most)
+    try:
+        return bounding.written(value), bounding
+    except ValueError:  # a number that is none, or has thousands of digits, in a mapping that was taken as a whole
+        bounding = _Bounding(judge, most, is_careful=True)
+        return bounding.written(value), bounding
 
 
 def excerpt(judge: Judge, text: str, most: int) -> Preview:
@@ -121,19 +133,32 @@ class _Bounding:
         is_truncated: Whether something was left out.
     """
 
-    __slots__ = ("_around", "_has_long", "_judge", "_texts", "is_redacted", "is_truncated", "room")
+    __slots__ = (
+        "_around",
+        "_has_long",
+        "_is_careful",
+        "_judge",
+        "_odd",
+        "_texts",
+        "is_redacted",
+        "is_truncated",
+        "room",
+    )
 
-    def __init__(self, judge: Judge, most: int) -> None:
+    def __init__(self, judge: Judge, most: int, *, is_careful: bool = False) -> None:
         self.room = most
+        self._is_careful = is_careful
         self.is_redacted = self.is_truncated = self._has_long = False
         self._judge = judge
+        self._odd = judge.key
         self._texts: list[str] = []
-        self._around: list[object] = []
+        self._around: set[int] = set()
 
     def written(self, value: object) -> str:
         """The value as JSON."""
         plain = self._plain(value, is_secret=False)
-        may_change = bool(self._texts) and self._judge.may_change("\n".join(self._texts))
+        texts = self._texts
+        may_change = bool(texts) and self._judge.may_change("\n".join(texts) if len(texts) > 1 else texts[0])
         if may_change or self._has_long:
             plain = self._redacted(plain, may_change=may_change)
         return _write(plain)
@@ -155,29 +180,32 @@ class _Bounding:
         return self._container(value, is_secret=is_secret)
 
     def _container(self, value: object, *, is_secret: bool) -> object:
-        around = self._around
-        if any(value is outer for outer in around):
+        around, own = self._around, id(value)
+        if own in around:
             self.room -= _FLOAT_BYTES
             return f"<cycle: the {type(value).__name__} around it>"
         if len(around) >= DEEPEST:
             self.is_truncated = True
             self.room -= _KEY_BYTES
             return _MORE
-        around.append(value)
+        around.add(own)
         try:
             return self._opened(value, is_secret=is_secret)
         except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
             return f"<unreadable {type(value).__qualname__}: {type(error).__qualname__}>"
         finally:
-            around.pop()
+            around.discard(own)
 
     def _opened(self, value: object, *, is_secret: bool) -> object:
         kind = type(value)
-        if kind is dict or isinstance(value, Mapping):
-            return self._mapping(cast("Mapping[object, object]", value), is_secret=is_secret)
+        if kind is dict:
+            flat = None if is_secret or self._is_careful else self._flat(cast("dict[object, object]", value))
+            return self._mapping(cast("dict[object, object]", value), is_secret=is_secret) if flat is None else flat
         if kind is list or kind is tuple:
             items = cast("Sequence[object]", value)
             return self._sequence(items, len(items), is_secret=is_secret)
+        if isinstance(value, Mapping):
+            return self._mapping(cast("Mapping[object, object]", value), is_secret=is_secret)
         if isinstance(value, (AbstractSet, deque, list)):
             crowd = cast("AbstractSet[object]", value)
             return self._sequence(list(islice(crowd, WHOLE)), len(crowd), is_secret=is_secret)
@@ -185,43 +213,89 @@ class _Bounding:
             return self._masked("bytes")
         return self._plain(_basic(value), is_secret=is_secret)
 
+    def _flat(self, value: dict[object, object]) -> dict[str, object] | None:
+        """A copy of a mapping of plain keys to plain values, if it fits; None for any other.
+
+        What most payloads are: an entry costs a third of what it costs in `_mapping`.
+        """
+        kept = cast("dict[str, object]", value.copy())  # nobody changes it from here on
+        texts: list[str] = []
+        odd, size = self._odd, 0
+        for key, item in kept.items():
+            if type(key) is not str or len(key) > LONGEST or odd(key):
+                return None
+            size += len(key)
+            kind = type(item)
+            if kind is str:
+                texts.append(item)  # pyright: ignore[reportArgumentType]  # a text
+            elif kind not in _NUMBERS:
+                return None
+        return (
+            kept if "value" not in kept and self._fits(texts, size + _FLOAT_BYTES * (len(kept) - len(texts))) else None
+        )
+
+    def _fits(self, texts: list[str], size: int) -> bool:
+        """Whether there is room for texts and so much else; takes it."""
+        if texts:
+            joined = "\n".join(texts) if len(texts) > 1 else texts[0]
+            size += _written_size(joined) + _KEY_BYTES * len(texts)
+        if size > self.room:
+            return False
+        self.room -= size
+        self._texts += texts
+        return True
+
     def _mapping(self, value: Mapping[object, object], *, is_secret: bool) -> dict[str, object]:
         kept: dict[str, object] = {}
-        judged, plain = self._judge.key, self._plain
+        odd, plain = self._odd, self._plain
         told = _told_key(value)
         for key, item in value.items():
             if self.room <= 0:
                 break
-            names_secret, name = judged(key if type(key) is str else _key_text(key))
-            if len(name) > KEY_CHARACTERS or name in kept:
-                name = self._rare_key(name, kept)
+            name = key if type(key) is str else _key_text(key)
+            judged = odd(name[-LONGEST:])
+            if judged or len(name) > LONGEST or name in kept:
+                name = self._rare_key(name, judged, kept)
+            names_secret = judged is not None and judged[0]
+            if key == "value" and told:
+                names_secret = (odd(told) or _NO_SECRET)[0]
             self.room -= len(name) + _KEY_BYTES
-            kept[name] = plain(item, is_secret=names_secret or is_secret or (key == "value" and judged(told)[0]))
+            kept[name] = plain(item, is_secret=names_secret or is_secret)
         if len(kept) < len(value):
             self.is_truncated = True
             kept[_MORE] = f"{len(value) - len(kept)} more"
         return kept
 
-    def _rare_key(self, name: str, kept: Mapping[str, object]) -> str:
-        """A key that is cut, or told from one that reads like it (`1` and `"1"`)."""
-        if len(name) > KEY_CHARACTERS:
+    def _rare_key(self, name: str, judged: tuple[bool, str] | None, /, kept: Mapping[str, object]) -> str:
+        """A key that is redacted or cut, or told from one that reads like it (`1` and `"1"`)."""
+        if len(name) > LONGEST:
             self.is_truncated = True
-            name = name[:KEY_CHARACTERS] + _MORE
+            name = self._judge.text(name[: KEY_CHARACTERS + OVERLAP])[:KEY_CHARACTERS] + _MORE
+        elif judged is not None:
+            self.is_redacted = self.is_redacted or judged[1] != name
+            name = judged[1]
         return f"{name} ({len(kept)})" if name in kept else name
 
     def _sequence(self, items: Sequence[object], length: int, *, is_secret: bool) -> list[object]:
-        head = items if length <= WHOLE else items[:WHOLE]
-        if set(map(type, head)) <= _NUMBERS and not isinstance(head, str):
-            kept = self._items(head if length <= WHOLE else head[:HEAD], is_secret=False)
-        elif length == 2 and type(items[0]) is str and self._judge.key(items[0])[0]:
+        kinds = set(map(type, items[:WHOLE]))
+        if kinds <= _NUMBERS:
+            kept = self._numbers(items if length <= WHOLE else items[:HEAD])
+        elif length == 2 and type(items[0]) is str and (self._odd(items[0][-LONGEST:]) or _NO_SECRET)[0]:
             kept = [self._plain(items[0], is_secret=is_secret), self._plain(items[1], is_secret=True)]
         else:
-            kept = self._items(head, is_secret=is_secret)
+            kept = self._items(items[:WHOLE], is_secret=is_secret)
         if len(kept) < length:
             self.is_truncated = True
             self.room -= _FLOAT_BYTES
             kept.append(f"{_MORE} {length - len(kept)} more")
         return kept
+
+    def _numbers(self, numbers: Sequence[object]) -> list[object]:
+        size = _FLOAT_BYTES * len(numbers)
+        if self._is_careful or size > self.room:
+            return self._items(numbers, is_secret=False)
+        self.room -= size
+        return list(numbers)
 
     def _items(self, items: Iterable[object], *, is_secret: bool) -> list[object]:
         kept: list[object] = []
@@ -245,12 +319,9 @@ class _Bounding:
 
     def _text(self, text: str) -> object:
         size = len(text)
-        if size > _SHORT:
-            if size + 2 > self.room:
-                return self._long(text)
-            size += text.count("\n") + text.count('"') + text.count("\\")
-        if not text.isascii():
-            size = len(text.encode("utf-8", "replace"))
+        if size > _SHORT and size + 2 > self.room:
+            return self._long(text)
+        size = _written_size(text)
         if size + 2 > self.room:
             return self._long(text)
         self.room -= size + 3
@@ -304,6 +375,12 @@ def _basic(value: object) -> object:
     if isinstance(value, int):
         return int(value)
     return float(value) if isinstance(value, float) else described(value)
+
+
+def _written_size(text: str) -> int:
+    """Bytes of the text in JSON, nearly: the escapes that prose and code have are counted."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return size + text.count("\n") + text.count('"') + text.count("\\") if size > _SHORT else size
 
 
 def _named(number: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from rankscope.privacy.marks import Marks
-from rankscope.privacy.names import LONGEST, Names
+from rankscope.privacy.names import Names
 from rankscope.privacy.preview import Preview, excerpt, preview
 from rankscope.privacy.values import REDACTED
 
@@ -56,17 +56,15 @@ class Redactor:
         self._hook = hook
         self._has_more = bool(self._patterns) or hook is not None
         self._preview_bytes = preview_bytes
-        self._kept_key = lru_cache(_KEYS_KEPT)(self._judged)
+        self.key = lru_cache(_KEYS_KEPT)(self._judged)
+        """Of a key of at most 128 characters: None where it may be shown, as what it holds; else whether it names a
+        secret, and how the key itself is shown. Remembered for keys that come again."""
         self.hook_failures = 0
         """How often the hook raised or returned no text."""
 
     def is_secret(self, key: str) -> bool:
         """Whether what has this name is a secret."""
         return self._names.kind(key) is not None
-
-    def key(self, key: str) -> tuple[bool, str]:
-        """Whether the key names a secret, and the key as it may be shown: remembered for keys that come again."""
-        return self._kept_key(key) if len(key) <= LONGEST else self._judged(key)
 
     def may_change(self, text: str) -> bool:
         """Whether `text` would have to look closer: False for a text, and each part of it, without any mark."""
@@ -113,8 +111,9 @@ class Redactor:
                 done = end
         return "".join((*pieces, text[done:])) if pieces else text
 
-    def _judged(self, key: str) -> tuple[bool, str]:
-        return self._names.kind(key) is not None, self.text(key)
+    def _judged(self, key: str) -> tuple[bool, str] | None:
+        is_secret, shown = self._names.kind(key) is not None, self.text(key)
+        return (is_secret, shown) if is_secret or shown is not key else None
 
     def _by_user(self, text: str) -> str:
         kept = text

@@ -19,6 +19,7 @@ VALUES = 8
 _PLAIN_NUMBERS = "biuf"
 """Kinds of numpy's types whose values are shown."""
 
+_BINARY: tuple[type, ...] = (bytes, bytearray, memoryview)
 _REPR_CHARACTERS = 512
 
 _DIMENSIONS = 64
@@ -37,10 +38,8 @@ def described(value: object) -> object:
 
 
 def _described(value: object) -> object:
-    if isinstance(value, (bytes, bytearray)):
-        return {"size": len(value), "type": type(value).__name__}
-    if isinstance(value, memoryview):
-        return {"size": cast("memoryview[int]", value).nbytes, "type": "memoryview"}
+    if isinstance(value, _BINARY):
+        return {"size": memoryview(cast("bytes", value)).nbytes, "type": type(value).__name__}
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value.name}"
     if isinstance(value, BaseException):
