@@ -1,12 +1,16 @@
 """Defects that a tracing SDK of the same face is known to have, each shown absent.
 
-1 a request for each root call: here. 2 attributes that nothing searches: `tests/query_api/test_traces_api.py`. 3
-rank and links not shown: `tests/query_api/test_one_trace.py`. 4 numbers masked, secrets in camel case kept: here. 5 a row for
-each label and number: here. 6 a batch one too large, made by two threads: here. 7 a forked child sends its parent's
-rows again: `test_forks.py`, and here. 8 an index row for each event: `tests/query_api/test_traces_api.py`. 9 a status
-of the loaded part only: `tests/query_api/test_one_trace.py`. 10 reads without the project:
-`tests/query_api/test_isolation.py`. 11 tensors copied whole for a preview of 4 KiB: `tests/agent/privacy`, and their
-NaN lost: `tests/agent/probe`.
+1. A request for each root call: here.
+2. Attributes that nothing searches: `tests/query_api/test_traces_api.py`.
+3. Rank and links not shown: `tests/query_api/test_trace_detail.py`.
+4. Numbers masked, secrets in camel case kept: here.
+5. A row for each label and number: here.
+6. A batch one too large, made by two threads: here.
+7. A forked child sends its parent's rows again: here, and `test_forks.py`.
+8. An index row for each event: `tests/query_api/test_traces_api.py`.
+9. A status of the loaded part only: `tests/query_api/test_trace_detail.py`.
+10. Reads without the project: `tests/query_api/test_isolation.py`.
+11. Tensors copied whole for a preview of 4 KiB, and their NaN lost: `tests/agent/privacy`, `tests/agent/probe`.
 """
 
 import os
