@@ -26,6 +26,7 @@ class Discovery:
         token: Hex; new at every start.
         version: Version of the server.
         broker: URL of its broker, a socket that only its user can open; empty: it does not say.
+        ingest: URL of its HTTP ingest, without a path; empty: it does not say.
     """
 
     gateway: str
@@ -34,6 +35,7 @@ class Discovery:
     token: str
     version: str
     broker: str = ""
+    ingest: str = ""
 
 
 def write(folder: Path, discovery: Discovery) -> None:
@@ -57,12 +59,12 @@ def read(folder: Path) -> Discovery | None:
                 return None
             fields = cast("dict[str, object]", json.load(file))
         texts = [str(fields[name]) for name in ("gateway", "query", "token", "version")]
-        broker = str(fields.get("broker", ""))  # a server of an older version does not say
+        broker, ingest = (str(fields.get(name, "")) for name in ("broker", "ingest"))  # an older version does not say
         pid = int(str(fields["pid"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     gateway, query, token, version = texts
-    return Discovery(gateway, query, pid, token, version, broker) if pid > 0 and is_alive(pid) else None
+    return Discovery(gateway, query, pid, token, version, broker, ingest) if pid > 0 and is_alive(pid) else None
 
 
 def remove(folder: Path) -> None:

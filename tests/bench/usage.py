@@ -39,7 +39,7 @@ def rss_mib(pid: int) -> float:
 def label(pid: int) -> str:
     """What a process of the stack is."""
     command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-    for word in ("gateway", "up", "broker"):
+    for word in ("gateway", "agent", "up", "broker"):
         if word in command[:4] or (word == "broker" and "valkey" in command[0]):
-            return {"up": "writer and query service"}.get(word, word)
+            return {"up": "writer and query service", "agent": "HTTP ingest"}.get(word, word)
     return Path(command[0]).name

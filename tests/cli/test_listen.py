@@ -21,7 +21,7 @@ from tests.ground.processes import Child, alive, answers, descendants, python, w
 from tests.ground.stacks import clean_environ
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested is who gets in then
-ANY_PORTS = ("--query-port", "0", "--gateway-port", "0")
+ANY_PORTS = ("--query-port", "0", "--gateway-port", "0", "--http-port", "0")
 
 RUN = "far"
 """What another test records in the server they share, before or after."""

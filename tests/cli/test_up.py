@@ -15,7 +15,7 @@ from tests.cli.programs import rankscope
 from tests.ground.processes import Child, alive, answers, descendants, python, wait_until
 from tests.ground.stacks import Stack, clean_environ
 
-ANY_PORTS = ("--query-port", "0", "--gateway-port", "0")
+ANY_PORTS = ("--query-port", "0", "--gateway-port", "0", "--http-port", "0")
 
 
 class Server:
@@ -36,8 +36,9 @@ class Server:
         self.processes = {self.child.pid, *descendants(self.child.pid)}
 
     @property
-    def ports(self) -> tuple[int, int]:
-        return int(self.found.query.rpartition(":")[2]), int(self.found.gateway.rpartition(":")[2])
+    def ports(self) -> list[int]:
+        addresses = (self.found.query, self.found.gateway, self.found.ingest)
+        return [int(address.rpartition(":")[2]) for address in addresses]
 
     def is_gone(self) -> bool:
         return not any(alive(pid) for pid in self.processes) and not any(answers(port) for port in self.ports)
@@ -73,6 +74,7 @@ def test_a_ready_server_answers_and_tells_where_and_what_next(lasting: Server) -
     assert runs["items"] == []
     assert lasting.found.query in said
     assert lasting.found.gateway in said
+    assert lasting.found.ingest in said
     assert str(lasting.home) in said
     assert "rankscope demo" in said
     assert lasting.found.pid == lasting.child.pid
@@ -129,11 +131,13 @@ def test_a_second_server_in_the_same_folder_says_who_has_it(lasting: Server) -> 
 def test_busy_ports_are_replaced_by_the_next_free_ones_and_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        server = Server(tmp_path / "home", tmp_path, "--query-port", str(port), "--gateway-port", str(port))
+        wanted = [word for name in ("query", "gateway", "http") for word in (f"--{name}-port", str(port))]
+        server = Server(tmp_path / "home", tmp_path, *wanted)
         server.child.stop()
 
-    query, gateway = server.ports
-    assert port < query < gateway
+    query, gateway, ingest = server.ports
+    assert port < query < gateway < ingest
+    assert f"port {port} is busy: the HTTP ingest listens on {ingest}" in server.child.output()
     assert f"port {port} is busy: the query service listens on {query}" in server.child.output()
     assert f"port {port} is busy: the gateway listens on {gateway}" in server.child.output()
 
@@ -143,7 +147,7 @@ def test_a_detached_server_says_that_a_port_is_busy(waits: list[str], tmp_path: 
     home = tmp_path / "home"
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        ports = ("--query-port", "0", "--gateway-port", str(port))
+        ports = ("--query-port", "0", "--gateway-port", str(port), "--http-port", "0")
         started = rankscope("up", *ports, "--detach", *waits, "--json", home=home).json
         try:
             wait_until(lambda: _discovery.read(home) is not None, what="the server is ready", timeout_s=60)

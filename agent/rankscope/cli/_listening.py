@@ -76,7 +76,8 @@ class ListenOptions:
             return None
         if self.listen.rpartition(":")[2].isdigit() and self.listen.count(":") == 1:
             raise WrongCallError(
-                f"--listen {self.listen!r} has a port: it is an address only", hint="--query-port and --gateway-port"
+                f"--listen {self.listen!r} has a port: it is an address only",
+                hint="--query-port, --gateway-port and --http-port",
             )
         tls = (self.tls_cert, self.tls_key, self.tls_client_ca)
         cert, key, client_ca = ("" if path is None else str(path.expanduser().absolute()) for path in tls)

@@ -56,6 +56,9 @@ def up(  # noqa: PLR0913 - one for each option
     gateway_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the gateway (gRPC); 0 takes any free one.")
     ] = 8471,
+    http_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the HTTP ingest; 0 takes any free one.")
+    ] = 8472,
     detach: Annotated[bool, typer.Option("--detach", help="Run in the background; output goes to up.log.")] = False,
     wait_ready: Annotated[
         bool, typer.Option("--wait-ready", help="With --detach: return when everything answers.")
@@ -70,7 +73,7 @@ def up(  # noqa: PLR0913 - one for each option
     retention: Retention = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start everything on this machine: broker, gateway, writer, query service, on loopback.
+    """Start everything on this machine: broker, gateway, writer, query service, HTTP ingest, on loopback.
 
     With --listen ADDRESS it also serves other nodes there, who need a key; the first one is printed once.
 
@@ -80,7 +83,8 @@ def up(  # noqa: PLR0913 - one for each option
     """
     folder = DataFolder(chosen_folder(home))
     options = ListenOptions(listen, keys, tls_cert, tls_key, tls_client_ca, insecure)
-    start = Start(folder, Ports(query=query_port, gateway=gateway_port), options.public(folder), retention, as_json)
+    ports = Ports(query=query_port, gateway=gateway_port, ingest=http_port)
+    start = Start(folder, ports, options.public(folder), retention, as_json)
     if wait_ready and not detach:
         raise WrongCallError("--wait-ready goes with --detach: in the foreground `up` says when it is ready")
     if not as_json:
@@ -150,7 +154,7 @@ class Start:
         key = self._first_key()
         # Chosen here and not there, so that a busy one is said here and not in the log.
         free = free_ports(self.ports, self.public.host if self.public else LOOPBACK)
-        ports = ["--query-port", str(free.query), "--gateway-port", str(free.gateway)]
+        ports = ["--query-port", str(free.query), "--gateway-port", str(free.gateway), "--http-port", str(free.ingest)]
         arguments = [*ports, "--log-level", log_level, *arguments_of(self.public)]
         pid = start_detached(self.folder, arguments, environment=self._environment(), wait_ready=wait_ready)
         found = _discovery.read(self.folder.path) if wait_ready else None
@@ -158,6 +162,7 @@ class Start:
         started = {
             "query": found.query if found else None,
             "gateway": found.gateway if found else None,
+            "ingest": found.ingest if found else None,
             "home": str(self.folder.path),
             "pid": pid,
             "log": str(self.folder.log("up")),
@@ -197,6 +202,7 @@ class Start:
         return {
             "public_query": self.public.url(ports.query) if ports.query else None,
             "public_gateway": self.public.endpoint(ports.gateway) if ports.gateway else None,
+            "public_ingest": self.public.url(ports.ingest) if ports.ingest else None,
             "key": key,
         }
 
@@ -208,7 +214,7 @@ class Start:
         for sentence in endpoints.moved:
             say(sentence)
         say(f"rankscope {endpoints.version}   data {endpoints.home}")
-        say(f"query    {endpoints.query}/api/v1/runs\ngateway  {endpoints.gateway}")
+        say(f"query    {endpoints.query}/api/v1/runs\ngateway  {endpoints.gateway}\nhttp     {endpoints.ingest}")
         _say_public({**told, "key": key})
         for line in _next_lines(self.folder):
             say(line)
@@ -219,7 +225,7 @@ def _say_started(started: Mapping[str, Any]) -> None:
     for sentence in started["moved"]:
         say(sentence)
     if started["query"]:
-        say(f"query    {started['query']}\ngateway  {started['gateway']}")
+        say(f"query    {started['query']}\ngateway  {started['gateway']}\nhttp     {started['ingest']}")
     _say_public(started)
     state = "ready" if started["query"] else "starting"
     say(f"process  {started['pid']} ({state}; end it with: kill {started['pid']})\nlog      {started['log']}")
@@ -229,12 +235,13 @@ def _say_public(told: Mapping[str, Any]) -> None:
     """Where other nodes find it, and their first key, which is shown this once."""
     if told.get("public_gateway"):
         say(f"elsewhere RANKSCOPE_ENDPOINT={told['public_gateway']} RANKSCOPE_URL={told['public_query']}")
+        say(f"          HTTP ingest {told['public_ingest']}")
     if told.get("key"):
         say(f"          RANKSCOPE_KEY={told['key']}   (shown this once; `rankscope keys create` makes more)")
 
 
 def _ports_of(found: Discovery) -> Ports:
-    return Ports(query=int(found.query.rpartition(":")[2]), gateway=int(found.gateway.rpartition(":")[2]))
+    return Ports(*(int(address.rpartition(":")[2]) for address in (found.query, found.gateway, found.ingest)))
 
 
 def _next_lines(folder: DataFolder) -> list[str]:

@@ -39,7 +39,7 @@ MOST_AT_ONCE = 32
 """Requests whose bodies are read or waiting at a time: what they hold is bounded by it."""
 
 PREFIX, SUFFIX = "/api/runs/", "/traces/events"
-HEALTH = "/healthz"
+HEALTH = frozenset({"/healthz", "/readyz"})
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class App:
         await _send(send, status, body, more)
 
     async def _answered(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
-        if scope["path"] == HEALTH:
+        if scope["path"] in HEALTH:
             return b'{"status":"ok"}'
         run = _run_in(scope)
         if scope["method"] != "POST":

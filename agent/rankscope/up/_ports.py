@@ -50,7 +50,9 @@ class PortClaims:
         for port in (wanted, *later) if wanted else _any_ports():
             if self._claim(port, host):
                 return port
-        raise UpError(f"no free port from {wanted} on", hint="name a free one with --query-port and --gateway-port")
+        raise UpError(
+            f"no free port from {wanted} on", hint="name a free one with --query-port, --gateway-port and --http-port"
+        )
 
     def _claim(self, port: int, host: str) -> bool:
         if not _is_free(port, host):

@@ -16,6 +16,7 @@ from rankscope.errors import ConfigError
 from rankscope.up._access import exposure_fault, server_context
 from rankscope.up._errors import UpError
 from rankscope.up._folder import DataFolder
+from rankscope.up._ingest import ingest_part
 from rankscope.up._parts import ChildPart, Part, TaskPart
 from rankscope.up._services import load_service
 from rankscope_proto.keys import EVERY_PROJECT, KeyFile, KeyFileError, KeyRing, Scope
@@ -157,6 +158,28 @@ def public_parts(
         allowance_s=ALLOWANCE_S,
     )
     return gateway, query
+
+
+def public_ingest(
+    public: Public, folder: DataFolder, *, settings: Mapping[str, str], port: int, loopback_gateway: int
+) -> Part:
+    """The HTTP ingest for other nodes.
+
+    Args:
+        public: How it is reached.
+        folder: The data folder.
+        settings: Those of the parts on loopback.
+        port: Its port.
+        loopback_gateway: Port of the gateway on loopback, to which it sends.
+    """
+    return ingest_part(
+        "public-http-ingest",
+        folder,
+        settings={**settings, **public.settings()},
+        listen=public.address(port),
+        gateway_port=loopback_gateway,
+        answers=lambda: _accepts(public.host, port),
+    )
 
 
 async def _accepts(host: str, port: int) -> bool:

@@ -1,9 +1,9 @@
-"""One server: broker, writer, query service and gateway over one data folder, on loopback, and for others where asked.
+"""One server: broker, writer, query service, gateway and HTTP ingest over one data folder, for others where asked.
 
-It promises: ready means that all four answer; when one part fails, the others are stopped and the failure names
+It promises: ready means that all five answer; when one part fails, the others are stopped and the failure names
 the part and its reason; on every way out nothing is left running. Parts stop in the order in which data flows
-(the gateway stops accepting, the writer drains and commits, then the readers' service, then the broker), so an
-orderly end leaves nothing in the broker that is not in the store.
+(HTTP ingest and the gateway stop accepting, the writer drains and commits, then the readers' service, then the
+broker), so an orderly end leaves nothing in the broker that is not in the store.
 """
 
 import asyncio
@@ -12,17 +12,18 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rankscope import _discovery
 from rankscope._version import __version__
 from rankscope.up._errors import PartFailedError
 from rankscope.up._folder import DataFolder
+from rankscope.up._ingest import ingest_part
 from rankscope.up._parts import Answers, ChildPart, Part, TaskPart
-from rankscope.up._ports import GATEWAY_PORT, LOOPBACK, QUERY_PORT, PortClaims
+from rankscope.up._ports import GATEWAY_PORT, HTTP_INGEST_PORT, LOOPBACK, QUERY_PORT, PortClaims
 from rankscope.up._probes import broker_answers, broker_is_drained, http_ready, listens, until, writer_writes
-from rankscope.up._public import CLOSED, Public, public_parts
+from rankscope.up._public import CLOSED, Public, public_ingest, public_parts
 from rankscope.up._services import load_service, require
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Ports:
 
     query: int = QUERY_PORT
     gateway: int = GATEWAY_PORT
+    ingest: int = HTTP_INGEST_PORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +54,25 @@ class Endpoints:
     Attributes:
         query: the query service's URL.
         gateway: host:port for gRPC.
+        ingest: URL of the HTTP ingest.
         home: the data folder.
         pid: the process to stop.
         moved: one sentence for each usual port that something else had.
         public_query: the query service's URL for other nodes; None: they are not served.
         public_gateway: the gateway's endpoint for them.
+        public_ingest: the HTTP ingest's URL for them.
     """
 
     query: str
     gateway: str
+    ingest: str
     home: str
     pid: int
     version: str
     moved: tuple[str, ...]
     public_query: str | None = None
     public_gateway: str | None = None
+    public_ingest: str | None = None
 
 
 class LocalServer:
@@ -107,8 +113,8 @@ class LocalServer:
             resources.enter_context(working_in(self._folder.store))
             claims = resources.enter_context(PortClaims())
             beyond = self._claimed_beyond(claims)
-            wanted = Ports(0, 0) if self._public and self._public.covers_loopback else self._wanted
-            ports = Ports(query=claims.take(wanted.query), gateway=claims.take(wanted.gateway))
+            wanted = Ports(0, 0, 0) if self._public and self._public.covers_loopback else self._wanted
+            ports = claimed(claims, wanted)
             parts = self._parts(sockets, ports, beyond)
             endpoints = self._endpoints(ports, beyond)
             try:
@@ -125,8 +131,7 @@ class LocalServer:
         """The ports for other nodes; None: they are not served."""
         if self._public is None:
             return None
-        host = self._public.host
-        return Ports(query=claims.take(self._wanted.query, host), gateway=claims.take(self._wanted.gateway, host))
+        return claimed(claims, self._wanted, self._public.host)
 
     def _parts(self, sockets: Path, ports: Ports, beyond: Ports | None, /) -> "Parts":
         socket = sockets / BROKER_SOCKET
@@ -160,15 +165,30 @@ class LocalServer:
                 answers=lambda: listens(ports.gateway),
                 allowance_s=GATEWAY_ALLOWANCE_S,
             ),
+            ingest=ingest_part(
+                "http-ingest",
+                self._folder,
+                settings=settings,
+                listen=f"127.0.0.1:{ports.ingest}",
+                gateway_port=ports.gateway,
+                answers=lambda: http_ready(ports.ingest),
+            ),
             is_drained=lambda: broker_is_drained(socket),
-            public=self._public_parts(settings, beyond),
+            public=self._public_parts(settings, beyond, loopback_gateway=ports.gateway),
         )
 
-    def _public_parts(self, settings: Mapping[str, str], beyond: Ports | None) -> Sequence[Part]:
+    def _public_parts(
+        self, settings: Mapping[str, str], beyond: Ports | None, *, loopback_gateway: int
+    ) -> Sequence[Part]:
         if self._public is None or beyond is None:
             return ()
-        return public_parts(
-            self._public, self._folder, settings=settings, query_port=beyond.query, gateway_port=beyond.gateway
+        return (
+            *public_parts(
+                self._public, self._folder, settings=settings, query_port=beyond.query, gateway_port=beyond.gateway
+            ),
+            public_ingest(
+                self._public, self._folder, settings=settings, port=beyond.ingest, loopback_gateway=loopback_gateway
+            ),
         )
 
     def _settings(self, socket: Path, ports: Ports) -> dict[str, str]:
@@ -189,12 +209,14 @@ class LocalServer:
         return Endpoints(
             query=f"http://127.0.0.1:{ports.query}",
             gateway=f"127.0.0.1:{ports.gateway}",
+            ingest=f"http://127.0.0.1:{ports.ingest}",
             home=str(self._folder.path),
             pid=os.getpid(),
             version=__version__,
             moved=moved(self._wanted, beyond or ports),
             public_query=public.url(beyond.query) if public and beyond else None,
             public_gateway=public.endpoint(beyond.gateway) if public and beyond else None,
+            public_ingest=public.url(beyond.ingest) if public and beyond else None,
         )
 
     def _announce(self, endpoints: Endpoints, *, broker: str) -> None:
@@ -205,16 +227,17 @@ class LocalServer:
             token=secrets.token_hex(16),
             version=endpoints.version,
             broker=broker,
+            ingest=endpoints.ingest,
         )
         _discovery.write(self._folder.path, found)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The four parts, those for other nodes, and the two orders in which they come and go.
+    """The five parts, those for other nodes, and the two orders in which they come and go.
 
     Attributes:
-        public: gateway and query service for other nodes; none: they are not served.
+        public: gateway, query service and HTTP ingest for other nodes; none: they are not served.
         is_drained: whether nothing that was accepted waits for the writer.
     """
 
@@ -222,18 +245,20 @@ class Parts:
     writer: Part
     query: Part
     gateway: Part
+    ingest: Part
     is_drained: Answers
     public: Sequence[Part] = ()
 
     @property
     def waves(self) -> tuple[Sequence[Part], ...]:
         """Each wave needs the one before it to be ready; other nodes are let in last."""
-        return (self.broker,), (self.gateway, self.writer), (self.query,), self.public
+        return (self.broker,), (self.gateway, self.writer, self.ingest), (self.query,), self.public
 
     async def stop(self) -> None:
         """Stop all, from the one that accepts data to the one that holds it."""
         logger.info("stopping")
-        for part in (*self.public, self.gateway):
+        # What was taken over HTTP goes to the gateway before that stops.
+        for part in (*reversed(self.public), self.ingest, self.gateway):
             await part.stop()
         await self._drain()
         for part in (self.writer, self.query, self.broker):
@@ -310,10 +335,16 @@ def free_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
         UpError: none of the next 200 ports is free.
     """
     with PortClaims() as claims:
-        return Ports(
-            query=claims.take(wanted.query, host) if wanted.query else 0,
-            gateway=claims.take(wanted.gateway, host) if wanted.gateway else 0,
-        )
+        return Ports(*(claims.take(port, host) if port else 0 for port in astuple(wanted)))
+
+
+def claimed(claims: PortClaims, wanted: Ports, host: str = LOOPBACK) -> Ports:
+    """The ports of a server on an address, from now to the end of the claims.
+
+    Raises:
+        UpError: none of the next 200 ports is free.
+    """
+    return Ports(*(claims.take(port, host) for port in astuple(wanted)))
 
 
 def moved(wanted: Ports, got: Ports) -> tuple[str, ...]:
@@ -322,7 +353,11 @@ def moved(wanted: Ports, got: Ports) -> tuple[str, ...]:
 
 
 def _moves(wanted: Ports, got: Ports) -> Iterator[str]:
-    pairs = (("query service", wanted.query, got.query), ("gateway", wanted.gateway, got.gateway))
+    pairs = (
+        ("query service", wanted.query, got.query),
+        ("gateway", wanted.gateway, got.gateway),
+        ("HTTP ingest", wanted.ingest, got.ingest),
+    )
     for part, asked, taken in pairs:
         if asked not in (0, taken):
             yield f"port {asked} is busy: the {part} listens on {taken}"
