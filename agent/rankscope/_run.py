@@ -240,7 +240,7 @@ class Run:
             TypeError: such a field, or one of another type; what is decorated is no function.
             ValueError: a field's value is none.
         """
-        return trace_op(self, name, fields)
+        return trace_op(self, name, fields=fields)
 
     def attach_trace_context(self, carrier: Given) -> Attached:
         """Put what begins here from now on under a span of another process: a context manager, or until `detach()`.

@@ -27,9 +27,9 @@ def propagate_threads(run: "Run") -> None:
 
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage]  # internal to this distribution
     patches = [
-        _Patch(Thread, "start", lambda start: _starting(recording, start)),
+        _Patch(Thread, "start", changed=lambda start: _starting(recording, start)),
         *(
-            _Patch(pool, name, lambda submit: _submitting(recording, submit))
+            _Patch(pool, name, changed=lambda submit: _submitting(recording, submit))
             for pool, names in (
                 (ThreadPoolExecutor, ("submit",)),
                 (ThreadPool, ("apply_async", "_map_async", "imap", "imap_unordered")),
@@ -55,7 +55,7 @@ class _Patch:
         changed: Makes the new one from the old one.
     """
 
-    def __init__(self, owner: type, name: str, changed: Callable[[Method], Method]) -> None:
+    def __init__(self, owner: type, name: str, *, changed: Callable[[Method], Method]) -> None:
         self._owner = owner
         self._name = name
         self._before: object = owner.__dict__.get(name)

@@ -72,7 +72,7 @@ class Operation:
         ValueError: a field's value is none; names the choices or the range.
     """
 
-    def __init__(self, run: "Run", name: str | None, fields: OperationFields) -> None:
+    def __init__(self, run: "Run", name: str | None, *, fields: OperationFields) -> None:
         known = OperationFields.__annotations__
         for field in fields:
             if field in _REFUSED:
@@ -170,14 +170,14 @@ class _SpanInside(Inside):
 
 
 def trace_op(
-    run: "Run", name: Function | str | None, fields: OperationFields
+    run: "Run", name: Function | str | None, *, fields: OperationFields
 ) -> Function | Callable[[Function], Function]:
     """See `Run.trace_op`; a function instead of a name is decorated at once."""
     if name is None or isinstance(name, str):
-        return Operation(run, None if name is None else checked_name(name), fields).decorate
+        return Operation(run, None if name is None else checked_name(name), fields=fields).decorate
     if not callable(name):
         raise TypeError(f"the name of an operation is a text, not a {type(name).__qualname__}")
-    return Operation(run, None, fields).decorate(name)
+    return Operation(run, None, fields=fields).decorate(name)
 
 
 def _checked(fields: OperationFields) -> OperationFields:

@@ -75,7 +75,7 @@ def is_made_of(check: Callable[[object], bool], function: Callable[..., object])
     return check(function) or check(type(function).__call__)
 
 
-def wrapped(function: Function, current: "ContextVar[SpanRef | None]", parent: "SpanRef") -> Function:
+def wrapped(function: Function, current: "ContextVar[SpanRef | None]", parent: "SpanRef", /) -> Function:
     """The function, with `parent` current whenever its code runs.
 
     Raises:
@@ -115,7 +115,7 @@ def call_within(
         current.reset(token)
 
 
-def _plain(function: Function, current: "ContextVar[SpanRef | None]", parent: "SpanRef") -> Function:
+def _plain(function: Function, current: "ContextVar[SpanRef | None]", parent: "SpanRef", /) -> Function:
     @wraps(function)
     def wrapper(*args: object, **named: object) -> object:
         return call_within(current, parent, function, *args, **named)
@@ -123,7 +123,7 @@ def _plain(function: Function, current: "ContextVar[SpanRef | None]", parent: "S
     return cast("Function", wrapper)
 
 
-def _coroutine(function: Function, current: "ContextVar[SpanRef | None]", parent: "SpanRef") -> Function:
+def _coroutine(function: Function, current: "ContextVar[SpanRef | None]", parent: "SpanRef", /) -> Function:
     # The body of this coroutine, not its call: by the time that one is awaited the caller may be in another span.
     @wraps(function)
     async def wrapper(*args: object, **named: object) -> object:
