@@ -30,12 +30,17 @@ _QUOTED = {
     '\\"': re.compile(r'(?:[^"\\\n]|\\(?!"))*+'),
     "\\'": re.compile(r"(?:[^'\\\n]|\\(?!'))*+"),
 }
-_BARE = re.compile(r"(?:[^\s\"'<>&;,)\]}\\]|[,)\]}](?![\s,;)\]}\"'\\]|$|[\w-]+[=:])|\\(?![nrt\"']))+")
+_BARE = re.compile(r"(?:[^\s\"'<>&;,)\]}\\]|[,)\]}](?![\s,;:)\]}\"'\\]|$|[\w-]+[=:])|\\(?![nrt\"']))+")
 _CREDENTIALS = re.compile(
     r"(?:(?:digest|aws4-hmac-sha256)\s[^\r\n\"'<>]+|(?:(?:bearer|basic|token|api-?key|negotiate)\s+)?[^\s\"',;<>)\]}\\]+)",
     re.IGNORECASE,
 )
-_COOKIES = re.compile(r"[^\s;\"'<>]+(?:;\s*[^\s;\"'<>]+)*")
+_COOKIES = re.compile(r"[^\s;,\"'<>=]+=[^\s;\"'<>]+(?:;\s*[^\s;\"'<>]+)*")
+_CHAINED = re.compile(r"\s*=(?!=)")
+"""After a value: it is a variable that is assigned itself."""
+
+_PROSE_AFTER = re.compile(r"\s[a-z]+\b(?!\s*[=:])")
+"""After a word: the sentence goes on."""
 
 
 class Assignments:
@@ -62,8 +67,10 @@ class Assignments:
         if not _may_assign(found, before=text[begin - 1 : begin]):
             return None
         extent = _extent(text, found.end(), opening=found["opening"], kind=kind, name=name)
-        is_loose = found["sign"] == ","
-        return _judged(text, extent, name=name, kind=kind, is_quoted=bool(found["opening"]), is_loose=is_loose)
+        sign = found["sign"]
+        if extent is None or not (found["opening"] or _stands_alone(text, extent, sign=sign)):
+            return None
+        return _judged(text, extent, name=name, kind=kind, is_quoted=bool(found["opening"]), is_loose=sign == ",")
 
     def option(self, text: str, start: int) -> Extent | None:
         """Where the value of a command line option lies, if it is a secret; `start` is at its dashes."""
@@ -95,13 +102,22 @@ def _may_assign(found: re.Match[str], *, before: str) -> bool:
 def _extent(text: str, start: int, *, opening: str, kind: NameKind, name: str) -> Extent | None:
     quote = opening.lstrip("rbfuRBFU")
     if quote:
-        pattern = _QUOTED[quote]
+        found = _QUOTED[quote].match(text, start)
     elif kind is NameKind.HEADER:
-        pattern = _COOKIES if "cookie" in name.lower() else _CREDENTIALS
+        found = (_COOKIES if "cookie" in name.lower() else _CREDENTIALS).match(text, start) or _BARE.match(text, start)
     else:
-        pattern = _BARE
-    found = pattern.match(text, start)
+        found = _BARE.match(text, start)
     return None if found is None else found.span()
+
+
+def _stands_alone(text: str, extent: Extent, *, sign: str) -> bool:
+    """Whether a value without quotes is not the beginning of a sentence, of an assignment or of a tag's content."""
+    begin, end = extent
+    if _CHAINED.match(text, end):
+        return False
+    if sign == ">":
+        return text[end : end + 1] == "<"
+    return not (sign == ":" and text[begin:end].isalpha() and _PROSE_AFTER.match(text, end))
 
 
 def _judged(

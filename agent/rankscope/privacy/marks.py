@@ -143,7 +143,7 @@ def _hyphened() -> Iterator[Mark]:
     yield Mark("-", shapes.SK, "sk", 2, r"[\w-]{8}")
     yield Mark("-", shapes.SLACK, "xox[a-z]", 4, r"[\w-]{10}")
     yield Mark("-", shapes.SLACK_APP, "xapp", 4, r"[\w-]{10}")
-    yield Mark("-", shapes.GITLAB, "gl[a-z]{3}", 5, r"[\w-]{16}")
+    yield Mark("-", shapes.GITLAB, "gl(?:pat|ptt|cbt|imt)", 5, r"[\w-]{16}")
     yield Mark("-", shapes.PYPI, "pypi", 4, r"[\w-]{16}")
     yield Mark("-", shapes.NVIDIA, "nvapi", 5, r"[\w-]{16}")
     yield Mark("-", shapes.GOOGLE_CLIENT, "gocspx", 6, r"[\w-]{16}")

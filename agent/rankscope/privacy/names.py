@@ -45,7 +45,7 @@ _SECRETS = words("""
     consumer_key credential credentials creds db_pass deploy_key encryption_key gcp_key gemini_key google_key groq_key
     hf_key hmac_key jwt license_key mail_pass master_key mistral_key mysql_pass openai_key otp pg_pass priv_key
     private_key privatekey privkey pwd redis_pass root_pass rsa_key secret secretkey secrets service_key
-    service_role_key session_key shared_key signing_key smtp_pass ssh_key storage_key stripe_key subscription_key
+    service_role_key session_key shared_key signing_key smtp_pass ssh_key stripe_key subscription_key
     totp user_pass wandb_key webhook_key x_api_key accesskey accesstoken clientsecret refreshtoken bearertoken
     sessiontoken admin_pass
 """)
@@ -66,7 +66,7 @@ _TOKEN_OWNERS = words("""
 
 _VOCABULARY = words("""
     added additional assistant audio begin bos cls decoded decoder draft end eod eos eot fim first forced gen generated
-    image last mask max min new next num pad per predicted prefix prev previous prompt reserved sampled sep special
+    image key last mask max min new next num pad per predicted prefix prev previous prompt reserved sampled sep special
     start stop suffix system target think tool top unk video vision
 """)
 """Before `token`, what makes it a word of a tokenizer's vocabulary or a count."""
@@ -124,7 +124,7 @@ def _unqualified(name: str) -> str:
     while head and (last in _QUALIFIERS or last.isdigit()):
         name = head
         head, _, last = name.rpartition("_")
-    return name.rstrip("0123456789")
+    return name if name == "auth0" else name.rstrip("0123456789")
 
 
 def _known(name: str) -> NameKind | None:

@@ -77,7 +77,9 @@ def _is_user_token(user: str) -> bool:
 
 _USER_TOKEN = 16
 
-SK = _token(r"sk-(?!learn|toggleable|estimator|container|parallel|text-repr)(?=[\w-]*(?:\d|[A-Za-z]{10}))[\w-]{8,}")
+SK = _token(
+    r"(?<!-)sk-(?!learn|toggleable|estimator|container|parallel|text-repr)(?=[\w-]*(?:\d|[A-Za-z]{10}))[\w-]{8,}"
+)
 GITHUB = _token(r"gh[pousr]_[A-Za-z0-9_]{16,}")
 GITHUB_PAT = _token(r"github_pat_\w{16,}")
 OWN = _token(r"rsk_[0-9a-f]{8}_[\w-]{6,}")
@@ -89,7 +91,7 @@ ALNUM_AFTER_UNDERSCORE = _token(r"(?:gsk|npm|glsa|sntrys|figd)_[A-Za-z0-9_]{20,}
 LANGSMITH = _token(r"lsv2_[a-z]{2}_[0-9a-f]{16,}\w*")
 SLACK = _token(r"xox[a-z]-[\w-]{10,}")
 SLACK_APP = _token(r"xapp-[\w-]{10,}")
-GITLAB = _token(r"gl[a-z]{2,4}-[\w-]{16,}")
+GITLAB = _token(r"gl(?:pat|ptt|cbt|imt)-[\w-]{16,}")
 PYPI = _token(r"pypi-[\w-]{16,}")
 NVIDIA = _token(r"nvapi-[\w-]{16,}")
 GOOGLE = _token(r"AIza[\w-]{30,}")

@@ -12,15 +12,16 @@ REDACTED = "[REDACTED]"
 """What stands for a secret."""
 
 _NO_VALUES = words("""
-    a and any are args arg argument auto basic bearer bool boolean bytes callable cfg config contains data default dict
-    digest disabled does edit empty enabled env environ environment error expected expired explicit failed false field
-    file flag float for found from function generate get given has help hidden if in incorrect input int integer
-    invalid is item key kwargs length line list literal loaded lookup manager manual match message method mismatch
-    missing must name negotiate never new nil no none not null number object off ok on only option optional or other
-    out parameter params pass passed path placeholder present prompt protected provided received refused rejected
-    request required response result return revoked rotated self set should shown skip str string stored success
-    super text that the this to token true type undefined unknown unset used user using valid value values wrong was
-    when where which will with without word yes you your
+    a and any are arg args argument arguments auto basic bearer bool boolean bytes callable cfg cli config
+    contains data default dict digest disabled does edit empty enabled env environ environment error expected
+    expired explicit failed false field file flag flags float for found from function generate get given has help
+    hidden if in incorrect input int integer invalid is item key kwargs lambda length line list literal loaded
+    lookup manager manual match message method mismatch missing must name negotiate never new nil no none not null
+    number object off ok on only option optional options or other out parameter params pass passed path
+    placeholder present prompt protected provided received refused rejected request required response result
+    return revoked rotated self set should shown skip stored str string success super text that the this to token
+    true type undefined unknown unset used user using valid value values was when where which will with without
+    word wrong yes you your
 """)
 
 _NUMBER = re.compile(
@@ -32,7 +33,9 @@ _ATTRIBUTE = re.compile(r"(?:[A-Za-z_]+\.)+[A-Za-z_]+")
 _CLASS = re.compile(r"(?:[A-Z][a-z]+){2,}|[A-Z]{2,}(?:[A-Z][a-z]+)+")
 _SNAKE = re.compile(r"_?[a-z]+(?:_[a-z]+)+_?")
 _STEM = re.compile(r"pass|secret|token|key")
-_PLACEHOLDER = re.compile(r"[$<%{\[(*@]|\.\.\.|['\"\\]?$|.*(?:\$\{|\{\{|\{\w*[}.\[(:!]|%\(|\*\*\*|…|\[REDACTED\])")
+_PLACEHOLDER = re.compile(
+    r"[$<%{\[(*@]|\.\.\.|['\"\\]?$|.*(?:\$\{|\{\{|\{\w*[}.\[(:!]|%\(|\*\*\*|…|\.\.\.|\[REDACTED\])"
+)
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.-]*(?:/|$)")
 _ONE_CHARACTER = re.compile(r"(.)\1*")
 _LOWER = re.compile(r"[a-z]+")
@@ -55,25 +58,26 @@ def is_secret_value(value: str, name: str, kind: NameKind, *, is_quoted: bool, i
         is_quoted: Whether it stood in quotes: code then says it literally.
         is_loose: Whether name and value only stand side by side (two items of a list): it must look random.
     """
-    if len(value) < SHORTEST or value.lower() in _NO_VALUES or _is_shown(value):
+    value = value.strip()
+    if len(value) < SHORTEST or _is_shown(value, name):
         return False
     if _NUMBER.fullmatch(value):
         return kind is NameKind.PASSWORD and _DIGITS.fullmatch(value) is not None
-    if kind is NameKind.HEADER:
-        return is_quoted or not _is_code(value, name)
-    if kind is NameKind.VAGUE or is_loose:
+    if is_loose or kind is NameKind.VAGUE:
         return _looks_random(value, shortest_word=_LONG if is_loose else _WORD) and not _is_code(value, name)
-    if not is_quoted:
-        return not _is_code(value, name)
-    return " " not in value or _may_hold_spaces(value, name)
+    if is_quoted:
+        return kind is NameKind.HEADER or " " not in value or _may_hold_spaces(value, name)
+    return not _is_code(value, name)
 
 
-def _is_shown(value: str) -> bool:
-    """Whether the text shows where a value goes, not the value."""
+def _is_shown(value: str, name: str) -> bool:
+    """Whether the text shows where a value goes, or what it is called, not the value."""
     return (
-        _PLACEHOLDER.match(value) is not None
+        value.rpartition(" ")[2].lower() in _NO_VALUES  # "Bearer token" too
+        or _PLACEHOLDER.match(value) is not None
         or _PATH.match(value) is not None
         or _ONE_CHARACTER.fullmatch(value) is not None
+        or (value.replace("-", "_").isidentifier() and normal(value) in normal(name))  # NO_AUTH = "no_auth"
     )
 
 
@@ -100,6 +104,6 @@ def _looks_random(value: str, *, shortest_word: int) -> bool:
     has_digit = any(map(str.isdigit, value))
     if has_digit and any(map(str.isalpha, value)):
         return len(value) >= _MIXED
-    if _LOWER.fullmatch(value) or value.istitle():
+    if _LOWER.fullmatch(value):
         return len(value) >= shortest_word
-    return len(value) >= _WORD
+    return not value.istitle() and len(value) >= _WORD
