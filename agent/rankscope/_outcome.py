@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FINISH_S = 1.5
 """How long an end waits for the spool: with what else the end of a process takes, below 2 s."""
 
-ACCEPTED_S = 10.0
+ACCEPTED_S = 5.0
 """How long a wait for the ingest tier lasts unless told: a gateway that is back is found within 3 s."""
 
 DURABLE_S = 60.0

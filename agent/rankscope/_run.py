@@ -320,7 +320,7 @@ class Run:
         """Hand on what was recorded before this call: into the spool, and under `upload_mode="sync"` beyond it.
 
         Args:
-            timeout: Seconds to wait at most; default 1.5, for "sync" 10.
+            timeout: Seconds to wait at most; default 1.5, for "sync" 5.
 
         Returns:
             Whether it was done in time. Under "sync" False only where `offline_dir` keeps what could not be sent.
@@ -365,7 +365,7 @@ class Run:
             wait: "spooled": until the spool has everything, which no backend can delay; "accepted": until the
                 ingest tier has; "durable": until the store has. Default: "accepted" under `upload_mode="sync"`,
                 else "spooled".
-            timeout: Seconds to wait at most; default 1.5, for "accepted" 10, for "durable" 60.
+            timeout: Seconds to wait at most; default 1.5, for "accepted" 5, for "durable" 60.
 
         Raises:
             Unavailable: it did not have everything in time; the data stays in the spool.

@@ -96,6 +96,7 @@ try:
     run.flush(timeout=0.5)
 except errors.Unavailable as error:
     print(error)
+run.hurry()
 """
 
     ended = run_sync(source, tmp_path, NOWHERE)
@@ -107,7 +108,7 @@ except errors.Unavailable as error:
 
 
 def test_the_end_of_a_process_says_what_the_tier_does_not_have_and_keeps_its_exit_code(tmp_path: Path) -> None:
-    ended = run_sync("sys.exit(3)\n", tmp_path, NOWHERE)
+    ended = run_sync("run.hurry()\nsys.exit(3)\n", tmp_path, NOWHERE)
 
     assert ended.code == 3
     assert "Traceback" not in ended.err
@@ -116,6 +117,7 @@ def test_the_end_of_a_process_says_what_the_tier_does_not_have_and_keeps_its_exi
 
 def test_an_error_of_the_program_is_not_hidden_by_what_the_tier_did_not_take(tmp_path: Path) -> None:
     source = """
+run.hurry()
 with run:
     raise LookupError("mine")
 """
