@@ -38,7 +38,7 @@ class Carrier:
         run_id: Its run; "": it names none.
         project: The run's project; "": it names none.
         launch_id: The run's launch, 16 bytes; empty: it names none.
-        rank: The rank the span is of; -1: none.
+        rank: The rank of the process that has the span; -1: none.
         world_size: Ranks of the launch, at least 1.
     """
 
@@ -67,6 +67,7 @@ def carrier_of(span: "Span") -> dict[str, object]:
         "span_id": kept.span_id,
         "thread_id": span.thread_id or span.trace_id,
         "rank": identity.rank if span.rank is None else span.rank,
+        "process_rank": identity.rank,
         "world_size": identity.world_size,
         TRACEPARENT: str(Traceparent(span.trace, kept.id, span.scope.left_out != TRACE_LEFT_OUT)),
     }
@@ -168,14 +169,17 @@ def _of_run(given: Mapping[str, object]) -> Carrier:
     scope.thread_id = "" if thread_id == f"{trace:032x}" else thread_id
     scope.rollout_id = _text(given, "rollout_id")
     scope.at_step = _whole(given, "step", most=MAX_INT64)
-    scope.rank = _whole(given, "rank", most=MAX_RANK)
+    rank, process_rank = (_whole(given, key, most=MAX_RANK) for key in ("rank", "process_rank"))
+    # Whoever does the work has a rank of its own: only one that somebody stated goes before it.
+    scope.rank = None if rank == process_rank else rank
+    serves = rank if process_rank is None else process_rank
     launch_id = given.get("launch_id")
     carrier = Carrier(
         RemoteParent(trace, span, scope),
         run_id=_text(given, "run_id"),
         project=_text(given, "project"),
         launch_id=hex_id(launch_id, 32).to_bytes(16, "big") if launch_id else b"",
-        rank=-1 if scope.rank is None else scope.rank,
+        rank=-1 if serves is None else serves,
         world_size=_whole(given, "world_size", most=MAX_RANK) or 1,
     )
     if _is_in_step_trace(carrier):

@@ -68,12 +68,9 @@ def joined_run(carrier: Carrier | None, *, project: str | None, run_id: str | No
 
 
 def worker_place(carrier: Carrier) -> Place:
-    """Where a worker stands: at the rank that it serves, without holding it.
-
-    A span may be said to be of a rank that is none of this launch (`rank=`): who serves that has none.
-    """
+    """Where a worker stands: at the rank that it serves, without holding it."""
     return Place(
-        carrier.rank if carrier.rank < carrier.world_size else -1,
+        carrier.rank if carrier.rank < carrier.world_size else -1,  # a carrier made by hand may name any
         carrier.world_size,
         -1,
         None,

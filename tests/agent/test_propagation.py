@@ -14,6 +14,7 @@ import pytest
 
 import rankscope
 from rankscope import Run
+from rankscope._identity import Identity
 from rankscope._traceparent import read_traceparent
 from rankscope._tracing_options import TracingOptions
 from rankscope.testing import MemoryExporter
@@ -46,6 +47,7 @@ def test_a_context_is_plain_json_and_names_run_and_span() -> None:
         "span_id": span.span_id,
         "thread_id": "t",
         "rank": 3,
+        "process_rank": 0,
         "world_size": 1,
         "rollout_id": "r",
         "step": 4,
@@ -99,6 +101,22 @@ def test_the_context_of_a_span_that_is_left_out_is_that_of_its_nearest_kept_ance
 def test_the_context_of_a_trace_that_is_left_out_says_so_to_other_systems() -> None:
     with Run(MemoryExporter(), tracing=TracingOptions(sample_rate=0.0)) as run, run.trace("out") as out:
         assert out.context()["traceparent"] == f"00-{out.trace_id}-{out.span_id}-00"
+
+
+def test_work_for_another_rank_is_of_the_rank_that_does_it_unless_somebody_stated_one() -> None:
+    exporter = MemoryExporter()
+    near, far = (Identity("p", "r", b"l" * 16, bytes([rank]) * 16, rank=rank, world_size=2) for rank in (0, 1))
+
+    with Run(MemoryExporter(), identity=near) as asking, Run(exporter, identity=far) as doing:
+        with doing.attach_trace_context(asking.trace("a").context()), doing.span("for rank 0"):
+            pass
+        with doing.attach_trace_context(asking.trace("b", rank=7).context()), doing.span("for rank 7"):
+            pass
+        by_hand = {"run_id": "r", "trace_id": "a" * 32, "span_id": "b" * 16, "thread_id": "t", "rank": 5}
+        with doing.attach_trace_context(by_hand), doing.span("for rank 5"):
+            pass
+
+    assert [row["stated_rank"] for row in exporter.rows("spans")] == [None, 7, 5]
 
 
 def test_a_trace_begins_a_tree_of_its_own_under_a_carrier_too() -> None:
