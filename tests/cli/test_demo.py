@@ -154,7 +154,7 @@ def test_the_latest_run_and_its_last_step_are_traced_by_default(ill: Demo) -> No
 def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(ill: Demo) -> None:
     of_rank = ill.ask("trace", ill.run, "--step", "5", "--rank", "2")
     trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
-    by_id = ill.ask("trace", "--id", trace_id, "--json").json
+    by_id = ill.ask("trace", "--trace", trace_id, "--json").json
 
     assert "step 5  rank 2" in of_rank.stdout
     assert {span["rank"] for span in by_id["items"]} == {0, 1, 2, 3}
@@ -163,7 +163,7 @@ def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(ill: Demo) -> None:
 @pytest.mark.parametrize("which", ["step", pytest.param("rank", marks=pytest.mark.slow), "id"])
 def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, ill: Demo) -> None:
     trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
-    options = {"step": ["--step", "5"], "rank": ["--step", "5", "--rank", "2"], "id": ["--id", trace_id]}[which]
+    options = {"step": ["--step", "5"], "rank": ["--step", "5", "--rank", "2"], "id": ["--trace", trace_id]}[which]
 
     whole = ill.ask("trace", *options, "--json").json
     first = ill.ask("trace", *options, "--limit", "3", "--json").json
@@ -178,7 +178,7 @@ def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, ill
 
 
 @pytest.mark.parametrize(
-    "wrong", [["runs", "--limit", "20000"], ["trace", "--id", "zz"], ["trace", "--id", "0" * 32, "--after", "x"]]
+    "wrong", [["runs", "--limit", "20000"], ["trace", "--trace", "zz"], ["trace", "--trace", "0" * 32, "--after", "x"]]
 )
 def test_what_the_service_refuses_as_a_wrong_call_is_status_2(wrong: list[str], ill: Demo) -> None:
     answer = ill.ask(*wrong, "--json")
@@ -188,7 +188,8 @@ def test_what_the_service_refuses_as_a_wrong_call_is_status_2(wrong: list[str], 
 
 
 @pytest.mark.parametrize(
-    "unknown", [["trace", "no-such-run"], ["trace", "--step", "999"], ["trace", "--id", "0" * 32], ["doctor", "gone"]]
+    "unknown",
+    [["trace", "no-such-run"], ["trace", "--step", "999"], ["trace", "--trace", "0" * 32], ["doctor", "gone"]],
 )
 def test_what_is_not_there_is_status_3(unknown: list[str], ill: Demo) -> None:
     answer = ill.ask(*unknown, "--json")

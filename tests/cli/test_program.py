@@ -66,7 +66,7 @@ def test_version_is_json_when_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [["nope"], ["query"], ["runs", "--limit", "0"], ["up", "--wait-ready"], ["trace", "--id", "0", "--step", "1"]],
+    [["nope"], ["query"], ["runs", "--limit", "0"], ["up", "--wait-ready"], ["trace", "--trace", "0", "--step", "1"]],
 )
 def test_a_wrong_call_is_status_2(wrong: list[str], tmp_path: Path) -> None:
     answer = rankscope(*wrong, home=tmp_path)

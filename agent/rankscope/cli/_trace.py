@@ -1,7 +1,6 @@
 """`rankscope trace`: a step across ranks, one rank's own tree of it, or any trace by its id, drawn as a tree."""
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,15 +8,14 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
+from rankscope.cli._one_trace import NAME_WIDTH, TraceTree, span_lines, trace_lines
 from rankscope.cli._output import duration, plural, printable, say, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
 from rankscope.cli._tree import branches, rank_lines
 from rankscope.up import Client, Json, quoted
 
 SPANS_SHOWN = 400
-SPANS_A_PAGE = 1_000
 STEPS_A_PAGE = 10_000
-NAME_WIDTH = 40
 
 
 @app.command("trace", short_help="A step across ranks, or any trace, as a tree.")
@@ -28,7 +26,7 @@ def trace(  # noqa: PLR0913 - one for each option
         int | None, typer.Option(min=0, help="This rank's own spans instead.", show_default="all ranks, merged")
     ] = None,
     trace_id: Annotated[
-        str | None, typer.Option("--id", help="A trace by its id (32 hex digits).", show_default="the step's")
+        str | None, typer.Option("--trace", help="A trace by its id (32 hex digits).", show_default="the step's")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most rows of the tree.")] = SPANS_SHOWN,
     after: Annotated[
@@ -39,12 +37,12 @@ def trace(  # noqa: PLR0913 - one for each option
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
-    """Where the time of a step went, on which rank.
+    """Where the time of a step went, on which rank; or what a trace did.
 
     Example: rankscope trace demo-1 --step 30 --rank 2
     """
     if trace_id and (step is not None or rank is not None):
-        raise WrongCallError("--id names one trace: leave --step and --rank out")
+        raise WrongCallError("--trace names one trace: leave --step and --rank out")
     with Source(home, url, project).client() as client:
         page = PageAsked(limit, after)
         asked = Asked(client, project=project, run=run or latest_run(client, project), page=page)
@@ -75,7 +73,7 @@ class PageAsked:
         if self.after is None:
             return 0
         if not self.after.isdecimal():
-            raise WrongCallError(f"--after {self.after!r} is no `next` of `rankscope trace --id`")
+            raise WrongCallError(f"--after {self.after!r} is no `next` of `rankscope trace --trace`")
         return int(self.after)
 
 
@@ -102,38 +100,25 @@ class Asked:
         return answer, merged_lines(answer) if rank is None else rank_tree_lines(answer)
 
     def trace(self, trace_id: str) -> tuple[Json, list[str]]:
-        """A trace's spans, a parent before its children, and their drawing."""
+        """A trace: its totals, its spans, a parent before its children, and their drawing."""
         begin = self._page.begin
         end = begin + self._page.limit
-        roots = self._get(f"/traces/{quoted(trace_id)}/spans", limit=min(end, SPANS_A_PAGE))
-        items = list(itertools.islice(self._walk(trace_id, roots, depth=0), begin, end))
-        total = int(roots["spans"])
-        more = end < total
+
+        def read(below: str, **parameters: str | int | None) -> Json:
+            return self._get(f"/traces/{quoted(trace_id)}{below}", **parameters)
+
+        tree = TraceTree(read, first=end)
+        items = tree.rows(begin, end)
+        more = end < tree.total
         answer = {
+            **tree.detail,
             "items": items,
-            "total": total,
+            "total": tree.total,
             "returned": len(items),
             "truncated": more,
             "next": str(end) if more else None,
-            "warnings": roots["warnings"],
-            "gaps": roots["gaps"],
-            "run_id": self._run,
-            "trace_id": trace_id,
         }
-        return answer, [f"run {self._run}  trace {trace_id}", "", *span_lines(items)]
-
-    def _walk(self, trace_id: str, page: Json, *, depth: int, parent: str | None = None) -> Iterator[Json]:
-        """The spans from a page of siblings on, a parent before its children, each asked for when its turn comes."""
-        path = f"/traces/{quoted(trace_id)}/spans"
-        while True:
-            for span in page["items"]:
-                yield {**span, "depth": depth}
-                if span["child_count"]:
-                    below = self._get(path, parent=span["span_id"], limit=SPANS_A_PAGE)
-                    yield from self._walk(trace_id, below, depth=depth + 1, parent=span["span_id"])
-            if not page["next"]:
-                return
-            page = self._get(path, parent=parent, limit=SPANS_A_PAGE, after=page["next"])
+        return answer, trace_lines(answer)
 
     def _last_step(self) -> int:
         page = self._get("/steps", limit=STEPS_A_PAGE)
@@ -181,11 +166,6 @@ def rank_tree_lines(tree: Mapping[str, Any]) -> list[str]:
     return [f"run {tree['run_id']}  step {tree['step']}  rank {tree['rank']}", "", *span_lines(tree["items"])]
 
 
-def span_lines(spans: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Spans as a tree with their durations and, where they failed, their errors."""
-    return [_span_line(span, lead) for span, lead in zip(spans, _leads(spans), strict=True)]
-
-
 def _leads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return branches([int(row["depth"]) for row in rows])
 
@@ -196,12 +176,6 @@ def _merged_line(node: Mapping[str, Any], lead: str) -> str:
     missing: Sequence[int] = node["missing_ranks"]
     gone = f"  not on rank {', '.join(map(str, missing))}" if missing else ""
     return f"{_named(lead, node)}{times}{slowest}{gone}"
-
-
-def _span_line(span: Mapping[str, Any], lead: str) -> str:
-    error = "" if span.get("status") in {None, "ok", "unset"} else f"  {span['status']}"
-    where = f"  rank {span['rank']}" if "rank" in span and not span["depth"] else ""
-    return f"{_named(lead, span)}{duration(span['duration_ns']):>10}{where}{error}"
 
 
 def _named(lead: str, row: Mapping[str, Any]) -> str:

@@ -155,8 +155,11 @@ SELECT
     heartbeat,
     thread,
     step,
+    stack_trace_hi,
+    stack_trace_lo,
     stack_span_id,
     stack_name,
+    stack_kind,
     stack_start
 FROM open_spans
 WHERE project = {project:String} AND run_id = {run:String}

@@ -1,4 +1,4 @@
-"""Spans and steps.
+"""Steps and their spans.
 
 A step's spans are neighbouring rows: the sorting key is (project, run_id, ifNull(step, -1), rank, start), so every
 statement that knows a step says so in that expression, inside `toInt64`: on 26.9 a compared `ifNull` is taken apart
@@ -13,29 +13,11 @@ from collections.abc import Mapping, Sequence
 from rankscope_proto.names import SPAN_FLAGS, Phase, SpanStatus
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
-from rankscope_query_api.values import PathTotal, Record, RunKey, Slice, SpanEdges, StepTimes, Table, Value
+from rankscope_query_api.values import PathTotal, Record, RunKey, Slice, StepTimes, Table, Value
 
 _IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 _PHASES = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-
-_OF_TRACE = f"""{_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}
-    AND toInt64(ifNull(step, -1)) IN (
-        SELECT arrayJoin(arrayPushBack(groupUniqArrayArray(steps), -1)) FROM trace_index
-        WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}
-    )"""
-
-EDGES = f"SELECT span_id, parent_span_id, start FROM spans WHERE {_OF_TRACE} ORDER BY start, span_id"
-
-SPANS = f"""
-SELECT
-    *,
-    lower(hex(launch_id)) AS launch,
-    lower(hex(incarnation)) AS incarnation_hex
-FROM spans
-WHERE {_OF_TRACE} AND span_id IN {{ids:Array(UInt64)}}
-ORDER BY incarnation, seq, idx
-LIMIT 1 BY span_id"""
 
 _STEP_ROWS = f"""
     SELECT launch_id, step, rank, sum(duration) AS total, min(start) AS first
@@ -131,7 +113,7 @@ FROM spans
 WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE} AND path = 'step'"""
 
 
-STATEMENTS = (*(EDGES, SPANS, STEP_COUNT, STEPS, LAUNCHES_OF_STEP, STEP_PATHS, STEP_SPANS, STEP_TIMES, STEP_RANGE),)
+STATEMENTS = (STEP_COUNT, STEPS, LAUNCHES_OF_STEP, STEP_PATHS, STEP_SPANS, STEP_TIMES, STEP_RANGE)
 """Every statement of this module, for the test that reads them."""
 
 
@@ -140,18 +122,6 @@ class ClickHouseSpans:
 
     def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
-
-    async def edges(self, key: RunKey, trace: tuple[int, int]) -> SpanEdges:
-        """See `SpanReader`."""
-        table = await self._clickhouse.select(EDGES, {**_of(key), "hi": trace[0], "lo": trace[1]})
-        return SpanEdges(*table.columns) if table.columns else SpanEdges()
-
-    async def spans(self, key: RunKey, trace: tuple[int, int], *, span_ids: Sequence[int]) -> Sequence[Record]:
-        """See `SpanReader`."""
-        table = await self._clickhouse.select(
-            SPANS, {**_of(key), "hi": trace[0], "lo": trace[1], "ids": list(span_ids)}
-        )
-        return table.records()
 
     async def steps(self, key: RunKey, *, launch: str | None, limit: int, after: Key | None) -> Slice[Record]:
         """See `SpanReader`."""

@@ -54,16 +54,17 @@ class Listing:
         return base64.urlsafe_b64encode(orjson.dumps([self.mark, *key])).decode().rstrip("=")
 
 
-def listing_of(request: Request, query: Paged, *, launch: str = "") -> Listing:
+def listing_of(request: Request, query: Paged, *, launch: str = "", path: str = "") -> Listing:
     """The list that a request means.
 
     Args:
         request: The request, of a route that answers a list.
         query: Its parameters; how many rows and after which makes no other list.
         launch: Id of the launch that was taken because none was named: it may be another one at the next page.
+        path: The route that takes the next page, where it is another one than the request's, with the same names.
     """
     filters = query.model_dump(exclude={"limit", "after"})
-    meant = [request.scope["route"].path, dict(request.path_params), filters, launch]
+    meant = [path or request.scope["route"].path, dict(request.path_params), filters, launch]
     return Listing(fingerprint(orjson.dumps(meant, option=orjson.OPT_SORT_KEYS).decode()), query.after)
 
 

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+import orjson
+
 from rankscope_proto.columns import TENSOR_STATS
 from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role, Severity, SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, moment
+from rankscope_query_api.living import RunningSpan
+from rankscope_query_api.summaries import RUNNING
 from rankscope_query_api.values import Record
 
 STATISTICS = tuple(
@@ -108,9 +112,57 @@ def event_json(row: Record) -> dict[str, Json]:
     }
 
 
+def running_span_json(span: RunningSpan) -> dict[str, Json]:
+    """An open span as `span_json` shows a finished one; what it has not said yet is empty, its duration null."""
+    return {
+        "launch_id": span.launch,
+        "rank": span.rank,
+        "step": span.step,
+        "microstep": 0,
+        "name": span.name,
+        "kind": SpanKind.of(span.kind),
+        "status": RUNNING,
+        "phase": "",
+        "path": "",
+        **moment("start", span.start_ns),
+        "duration_ns": None,
+        "trace_id": trace_hex(*span.trace),
+        "span_id": span_hex(span.span_id),
+        "parent_span_id": span_hex(span.parent_span_id) if span.parent_span_id else None,
+        "thread_id": "",
+        "rollout_id": "",
+        "error_type": "",
+        "error_preview": "",
+        "inputs": "",
+        "outputs": "",
+        "attributes": {},
+        "metrics": {},
+        "links": [],
+        "flags": [],
+        "thread": span.thread,
+        **moment("heartbeat", span.heartbeat_ns),
+    }
+
+
+def span_event_json(row: Record) -> dict[str, Json]:
+    """An event of a span; attributes that are no JSON object are shown as the text they are."""
+    return {
+        "name": row["name"],
+        "attributes": _attributes(row["payload"]),
+        "severity": Severity.of(row["severity"]),
+        **moment("time", row["time"]),
+    }
+
+
+def _attributes(payload: str) -> Json:
+    try:
+        return orjson.loads(payload) if payload else {}
+    except orjson.JSONDecodeError:
+        return payload
+
+
 def open_spans_json(row: Record) -> dict[str, Json]:
     """What one thread had open at its process' last heartbeat, outermost first; an empty stack: it lives, and idles."""
-    stack = zip(row["stack_span_id"], row["stack_name"], row["stack_start"], strict=True)
     return {
         "launch_id": row["launch"],
         "incarnation": row["incarnation_hex"],
@@ -118,9 +170,22 @@ def open_spans_json(row: Record) -> dict[str, Json]:
         "node": row["node"],
         "thread": row["thread"],
         "step": row["step"],
-        "stack": [{"name": name, "span_id": span_hex(span), **moment("start", start)} for span, name, start in stack],
+        "stack": _stack(row),
         **moment("heartbeat", row["heartbeat"]),
     }
+
+
+def _stack(row: Record) -> Sequence[Json]:
+    # Heartbeats of before schema 3 do not say in which traces their spans are, nor of what kind.
+    count = len(row["stack_span_id"])
+    traces = zip(row["stack_trace_hi"], row["stack_trace_lo"], strict=True)
+    ids = [trace_hex(hi, lo) for hi, lo in traces] or [None] * count
+    kinds = [SpanKind.of(kind) for kind in row["stack_kind"]] or [""] * count
+    columns = (row["stack_name"], kinds, ids, row["stack_span_id"], row["stack_start"])
+    return [
+        {"name": name, "kind": kind, "trace_id": trace, "span_id": span_hex(span), **moment("start", start)}
+        for name, kind, trace, span, start in zip(*columns, strict=True)
+    ]
 
 
 def gap_json(row: Record) -> dict[str, Json]:

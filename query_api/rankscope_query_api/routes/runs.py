@@ -13,6 +13,7 @@ from pydantic import Field
 from rankscope_proto.names import ProcessRole, RunStatus
 from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import unknown
+from rankscope_query_api.living import STACK_AGE_NS
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
 from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json
@@ -20,9 +21,6 @@ from rankscope_query_api.store import POINT_KEY, RUN_KEY, TraceStore
 from rankscope_query_api.values import SILENT_NS, Launch, Process, Record, RunKey, RunSummary
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
-
-STACK_AGE_NS = 15 * 10**9
-"""Three heartbeats: a process that sealed batches for longer without one has nothing open any more."""
 
 EVENTS_SHOWN = 100
 """Most events in a run's detail; TQL reads all of them."""

@@ -1,4 +1,4 @@
-"""One trace: its spans, as they are opened."""
+"""One trace: what it comes to as a whole, and its tree, a page of siblings at a time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,93 +8,96 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope_query_api.answers import Json, Key, Page, json_answer
-from rankscope_query_api.errors import NotFoundError, unknown
-from rankscope_query_api.routes.asking import PREFIX, Paged, Run, TraceId, launches_of, store_of
+from rankscope_query_api.answers import Json, Page, json_answer
+from rankscope_query_api.living import with_running
+from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, TraceId, store_of
+from rankscope_query_api.routes.one_trace import Cycles, Level, trace_of
 from rankscope_query_api.routes.paging import listing_of
-from rankscope_query_api.routes.records import gap_json, span_json
-from rankscope_query_api.store import TraceStore
-from rankscope_query_api.trees import Forest, build_forest
+from rankscope_query_api.routes.records import gap_json
+from rankscope_query_api.store import SIBLING_KEY
+from rankscope_query_api.summaries import summary_json
 from rankscope_query_api.values import RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
-CHILD_KEY = (int, int)
-"""Shape of the key of a list of children: (start, span id)."""
+SPANS_PATH = "/runs/{run}/traces/{trace}/spans"
+
+MOST_SIBLINGS = 1_000
+"""Spans of a page at most: each may bring 12 KiB of previews."""
+
+
+class TraceDetailQuery(InProject):
+    """How much of the trace is shown beside its totals."""
+
+    limit: int = Field(default=100, ge=1, le=MOST_SIBLINGS, description="Most roots in the answer.")
 
 
 class ChildQuery(Paged):
     """Whose children."""
 
+    limit: int = Field(default=100, ge=1, le=MOST_SIBLINGS, description="Most spans in the answer.")
     parent: str | None = Field(
         default=None, pattern="^[0-9a-fA-F]{16}$", description="Span id, 16 hex digits; left out: the roots."
     )
 
 
-@router.get("/runs/{run}/traces/{trace}/spans")
+@router.get("/runs/{run}/traces/{trace}")
+async def show_trace(
+    request: Request, run: Run, trace: TraceId, *, query: Annotated[TraceDetailQuery, Query()]
+) -> Response:
+    """Shows one trace: its totals and its status over all its spans, and its first roots.
+
+    `next` is taken as `after` by the list of the trace's spans, which also has the children of each.
+    """
+    found = await trace_of(store_of(request), RunKey(query.project, run), trace=trace)
+    totals, roots, gaps = await asyncio.gather(
+        found.store.detail.totals(found.key, found.place),
+        found.roots(limit=query.limit, after=None),
+        found.store.runs.gaps(found.key, sections=("spans",)),
+    )
+    items = await found.items(roots)
+    listing = listing_of(request, ChildQuery(project=query.project), path=PREFIX + SPANS_PATH)
+    warnings = _warnings(roots, found.cycles, copies=totals["copies"])
+    page = Page(items, roots.total, listing.cursor(roots.page.next), warnings, [gap_json(gap) for gap in gaps])
+    summary = summary_json(with_running(totals, list(found.running.values())))
+    faults: dict[str, Json] = {
+        "orphans": roots.orphans,
+        "cycles": len(found.cycles.cuts),
+        "copies": totals["copies"],
+    }
+    return json_answer({"run_id": run, "trace_id": trace.lower(), **summary, **faults, **page.as_json()})
+
+
+@router.get(SPANS_PATH)
 async def list_children(
     request: Request, run: Run, trace: TraceId, *, query: Annotated[ChildQuery, Query()]
 ) -> Response:
     """Lists the children of a span, or the roots of the trace, by start.
 
-    A span whose parent is not stored, and the earliest span of a cycle, are roots and say so.
+    A span whose parent is not there, and the earliest span of a cycle, are roots and say so.
     """
-    store = store_of(request)
-    key = RunKey(query.project, run)
-    await launches_of(store, key)
-    ids = int(trace[:16], 16), int(trace[16:], 16)
-    edges = await store.spans.edges(key, ids)
-    if not edges.span_id:
-        raise unknown("trace", trace.lower(), project=query.project, known=(), lister=f"GET /api/v1/runs/{run}/traces")
-    forest = await asyncio.to_thread(build_forest, edges.span_id, edges.parent_span_id)
-    rows = _children(forest, query.parent, trace=trace)
     listing = listing_of(request, query)
-    after = listing.begin(CHILD_KEY)
-    keys: list[Key] = [(edges.start_ns[row], edges.span_id[row]) for row in rows]
-    begin = 0 if after is None else next((place for place, one in enumerate(keys) if one > after), len(keys))
-    shown = rows[begin : begin + query.limit]
-    last = keys[begin + len(shown) - 1] if begin + len(shown) < len(rows) else None
-    items = await _span_items(store, key, trace=ids, forest=forest, rows=shown, span_ids=edges.span_id)
-    gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",))]
-    page = Page(items, len(rows), listing.cursor(last), warnings=forest.warnings(), gaps=gaps)
-    return json_answer({**page.as_json(), "spans": forest.size})
+    after = listing.begin(SIBLING_KEY)
+    found = await trace_of(store_of(request), RunKey(query.project, run), trace=trace)
+    if query.parent is None:
+        level = await found.roots(limit=query.limit, after=after)
+    else:
+        level = await found.children(int(query.parent, 16), limit=query.limit, after=after)
+    items, gaps = await asyncio.gather(found.items(level), found.store.runs.gaps(found.key, sections=("spans",)))
+    warnings = _warnings(level, found.cycles)
+    page = Page(items, level.total, listing.cursor(level.page.next), warnings, [gap_json(gap) for gap in gaps])
+    return json_answer(page.as_json())
 
 
-def _children(forest: Forest, parent: str | None, *, trace: str) -> Sequence[int]:
-    if parent is None:
-        return forest.roots
-    row = forest.position.get(int(parent, 16))
-    if row is None:
-        raise NotFoundError(
-            f"no span {parent.lower()!r} in trace {trace.lower()!r}",
-            hint="leave `parent` out for the roots of the trace",
-            code="unknown_span",
-        )
-    return forest.children.get(row, ())
-
-
-async def _span_items(
-    store: TraceStore,
-    key: RunKey,
-    *,
-    trace: tuple[int, int],
-    forest: Forest,
-    rows: Sequence[int],
-    span_ids: Sequence[int],
-) -> list[dict[str, Json]]:
-    if not rows:
-        return []
-    records = {
-        record["span_id"]: record
-        for record in await store.spans.spans(key, trace, span_ids=[span_ids[row] for row in rows])
-    }
-    return [
-        {
-            **span_json(records[span_ids[row]]),
-            "child_count": len(forest.children.get(row, ())),
-            "orphan": row in forest.orphans,
-            "cycle_cut": row in forest.cycles_cut,
-        }
-        for row in rows
-        if span_ids[row] in records
-    ]
+def _warnings(level: Level, cycles: Cycles, *, copies: int = 0) -> Sequence[str]:
+    """What is wrong with the rows, a sentence each."""
+    found: list[str] = []
+    if level.orphans:
+        found.append(f"{level.orphans} spans name a parent that is not stored; they are shown as roots")
+    if cycles.cuts:
+        found.append(f"{len(cycles.cuts)} cycles of parents were cut, each at its earliest span")
+    if cycles.is_unknown:
+        found.append("too many spans have children to look for cycles of parents: spans of one are below no root")
+    if copies:
+        found.append(f"{copies} rows repeat a span id that was there before; they are not shown")
+    return found

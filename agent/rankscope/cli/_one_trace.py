@@ -1,0 +1,141 @@
+"""One trace by its id, for `rankscope trace --trace`: its tree with events and links, read a page at a time.
+
+Nothing here recurses: a trace may be nested deeper than Python's stack.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from rankscope.cli._output import cell, duration, plural, printable
+from rankscope.cli._tree import branches
+from rankscope.up import Json
+
+SPANS_A_PAGE = 1_000
+NAME_WIDTH = 40
+
+_END = ("└─ ", "   ")
+_FORK = ("├─ ", "│  ")
+
+
+class Reader(Protocol):
+    """Reads a route of one trace."""
+
+    def __call__(self, below: str, **parameters: str | int | None) -> Json:
+        """The answer of the route whose path below the trace is given."""
+        ...
+
+
+class TraceTree:
+    """A trace whose spans are read as they are come to.
+
+    Args:
+        read: reads below the trace: "" is the trace itself, "/spans" its spans.
+        first: most roots to read at once.
+    """
+
+    def __init__(self, read: Reader, *, first: int) -> None:
+        self._read = read
+        self.detail = read("", limit=min(first, SPANS_A_PAGE))
+
+    @property
+    def total(self) -> int:
+        """Spans of the trace, those that run among them."""
+        return int(self.detail["spans"]) + int(self.detail["running"])
+
+    def rows(self, begin: int, end: int) -> list[Json]:
+        """The spans from one place of the tree to another, a parent before its children, each with its depth."""
+        return list(itertools.islice(self._walk(), begin, end))
+
+    def _walk(self) -> Iterator[Json]:
+        levels = [self._siblings(self.detail, parent=None)]
+        while levels:
+            span = next(levels[-1], None)
+            if span is None:
+                levels.pop()
+                continue
+            yield {**span, "depth": len(levels) - 1}
+            if span["child_count"]:
+                parent = str(span["span_id"])
+                page = self._read("/spans", parent=parent, limit=SPANS_A_PAGE)
+                levels.append(self._siblings(page, parent=parent))
+
+    def _siblings(self, page: Json, *, parent: str | None) -> Iterator[Json]:
+        while True:
+            yield from page["items"]
+            if not page["next"]:
+                return
+            page = self._read("/spans", parent=parent, limit=SPANS_A_PAGE, after=page["next"])
+
+
+def trace_lines(trace: Mapping[str, Any]) -> list[str]:
+    """A trace's totals, then its spans as a tree, each with what happened in it and what it links to."""
+    kinds: Mapping[str, int] = trace["kinds"]
+    head = [
+        f"run {trace['run_id']}  trace {trace['trace_id']}",
+        f"{printable(trace['name'])}  {trace['status']}  {duration(trace['duration_ns'])}  {_counts(trace)}",
+    ]
+    if kinds:
+        head.append("kinds: " + ", ".join(f"{kind} {count}" for kind, count in kinds.items()))
+    if usage := _usage(trace):
+        head.append("usage: " + usage)
+    return [*head, "", *span_lines(trace["items"])]
+
+
+def span_lines(spans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Spans as a tree with their durations and, where they failed, their errors; events and links below each."""
+    leads = branches([int(span["depth"]) for span in spans])
+    return [
+        line for span, lead in zip(spans, leads, strict=True) for line in (_span_line(span, lead), *_below(span, lead))
+    ]
+
+
+def _counts(trace: Mapping[str, Any]) -> str:
+    words = [plural(int(trace["spans"]), "span")]
+    words += [f"{trace['running']} running"] if trace["running"] else []
+    words += [plural(int(trace["errors"]), "error")] if trace["errors"] else []
+    return ", ".join(words)
+
+
+def _usage(trace: Mapping[str, Any]) -> str:
+    words = [
+        f"{trace[f'{way}_tokens']} {way} tokens" for way in ("input", "output") if trace[f"{way}_tokens"] is not None
+    ]
+    return ", ".join(words + ([f"{trace['cost_usd']:.4g} USD"] if trace["cost_usd"] is not None else []))
+
+
+def _span_line(span: Mapping[str, Any], lead: str) -> str:
+    status = "" if span.get("status") in {None, "", "ok"} else f"  {span['status']}"
+    error = f" {printable(span['error_type'])}" if span.get("error_type") else ""
+    where = f"  rank {span['rank']}" if "rank" in span and not span["depth"] else ""
+    faults = "".join(f"  {word}" for name, word in (("orphan", "orphan"), ("cycle_cut", "cycle")) if span.get(name))
+    name = f"{lead}{printable(span['name'])}".ljust(NAME_WIDTH)
+    return f"{name}{duration(_lasted(span)):>10}{where}{status}{error}{faults}"
+
+
+def _lasted(span: Mapping[str, Any]) -> object:
+    """How long a span took; of one that runs, how long it did when it was last heard of."""
+    if span["duration_ns"] is None and span.get("heartbeat_ns"):
+        return int(span["heartbeat_ns"]) - int(span["start_ns"])
+    return span["duration_ns"]
+
+
+def _below(span: Mapping[str, Any], lead: str) -> Iterator[str]:
+    """A line for each event and each link of a span."""
+    margin = lead.replace(_FORK[0], _FORK[1]).replace(_END[0], _END[1]) + ("│  " if span.get("child_count") else "   ")
+    events: Sequence[Mapping[str, Any]] = span.get("events") or ()
+    for event in events:
+        at = duration(int(event["time_ns"]) - int(span["start_ns"]))
+        yield f"{margin}* {printable(event['name'])}  +{at}{_labels(event['attributes'])}"
+    if span.get("has_more_events"):
+        yield f"{margin}* more events: the export of the trace has all of them"
+    links: Sequence[Mapping[str, Any]] = span.get("links") or ()
+    for link in links:
+        yield f"{margin}-> trace {link['trace_id']}" + (f"  span {link['span_id']}" if link["span_id"] else "")
+
+
+def _labels(attributes: object) -> str:
+    if not isinstance(attributes, Mapping):
+        return f"  {cell(attributes)}" if attributes else ""
+    named = cast("Mapping[str, object]", attributes)
+    return "".join(f"  {printable(name)}={cell(value)}" for name, value in named.items())

@@ -1,0 +1,186 @@
+"""The trace that a request names, and pages of its tree: asked of the store piece by piece and put together.
+
+A page costs what it shows and a few narrow scans of the trace. Spans that a living process has open stand among their
+siblings. A span whose parent is neither stored nor open is a root, and so is the earliest span of a cycle; of a span
+that is stored more than once the first copy is shown, in its place.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rankscope_query_api.answers import Json, Key
+from rankscope_query_api.errors import NotFoundError, unknown
+from rankscope_query_api.living import RunningSpan
+from rankscope_query_api.routes.asking import PREFIX, launches_of
+from rankscope_query_api.routes.records import running_span_json, span_event_json, span_json
+from rankscope_query_api.siblings import Siblings, cycle_cuts, page_of
+from rankscope_query_api.store import EVENTS_A_SPAN, TraceStore
+from rankscope_query_api.values import Family, Record, RunKey, SpanPlace, TracePlace
+
+
+@dataclass(slots=True)
+class Cycles:
+    """The cycles of parents of a trace, looked for once, and only where there may be one.
+
+    Attributes:
+        cuts: The span at which each is cut, by id; what was not looked for is not there.
+        is_looked_for: Whether they were looked for.
+        is_unknown: Whether they were looked for in vain: the trace has too many spans with children.
+    """
+
+    cuts: Mapping[int, SpanPlace] = field(default_factory=dict[int, SpanPlace])
+    is_looked_for: bool = False
+    is_unknown: bool = False
+
+    def below(self, parent: int) -> int:
+        """Children that a span has lost."""
+        return sum(1 for cut in self.cuts.values() if cut.parent_span_id == parent)
+
+
+class Level(NamedTuple):
+    """A page of siblings, how many they are over all pages, and of roots how many are orphans."""
+
+    page: Siblings
+    total: int
+    is_of_roots: bool
+    orphans: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OneTrace:
+    """A trace of a run.
+
+    Attributes:
+        store: What it is read from.
+        key: Its run.
+        place: Where it lies.
+        running: Its spans that a living process has open and that are not stored, by id.
+        cycles: What is known of its cycles.
+    """
+
+    store: TraceStore
+    key: RunKey
+    place: TracePlace
+    running: Mapping[int, RunningSpan]
+    cycles: Cycles = field(default_factory=Cycles)
+
+    async def roots(self, *, limit: int, after: Key | None) -> Level:
+        """A page of the roots."""
+        detail, open_ids = self.store.detail, list(self.running)
+        count, stored, _ = await asyncio.gather(
+            detail.root_count(self.key, self.place, open_ids=open_ids),
+            detail.roots(self.key, self.place, open_ids=open_ids, limit=limit + 1, after=after),
+            self._look_for_any_cycle(),
+        )
+        extra = [*self.cycles.cuts.values(), *self._open_below(0)]
+        page = page_of(stored, extra, limit=limit, after=after)
+        return Level(page, count.total + len(extra), is_of_roots=True, orphans=count.orphans)
+
+    async def children(self, parent: int, *, limit: int, after: Key | None) -> Level:
+        """A page of the children of a span.
+
+        Raises:
+            NotFoundError: The trace has no such span.
+        """
+        detail = self.store.detail
+        family, stored = await asyncio.gather(
+            detail.family(self.key, self.place, parent=parent),
+            # One more than a page and its successor: of a span's children at most one is cut away.
+            detail.children(self.key, self.place, parent=parent, limit=limit + 2, after=after),
+        )
+        if family.parent_start_ns is None and parent not in self.running:
+            raise NotFoundError(
+                f"no span {f'{parent:016x}'!r} in trace {self.place.hi:016x}{self.place.lo:016x}",
+                hint="leave `parent` out for the roots of the trace",
+                code="unknown_span",
+            )
+        if family.parent_start_ns is not None and _may_be_cut(family, family.parent_start_ns):
+            await self._look_for_cycles()
+        kept = [one for one in stored if one.span_id not in self.cycles.cuts]
+        extra = self._open_below(parent)
+        page = page_of(kept, extra, limit=limit, after=after)
+        return Level(page, family.children + len(extra) - self.cycles.below(parent), is_of_roots=False)
+
+    async def items(self, level: Level) -> list[dict[str, Json]]:
+        """The spans of a page, each with its events and the number of its children."""
+        page = level.page
+        if not page.shown:
+            return []
+        detail, ids = self.store.detail, [one.span_id for one in page.shown]
+        records, events, families = await asyncio.gather(
+            detail.spans(self.key, self.place, shown=page.shown),
+            detail.events(self.key, self.place, span_ids=ids),
+            detail.families(self.key, self.place, span_ids=ids),
+        )
+        if any(_may_be_cut(families.get(one.span_id), one.start_ns) for one in page.shown):
+            await self._look_for_cycles()
+        by_id = {record["span_id"]: record for record in records}
+        happened: defaultdict[int, list[Record]] = defaultdict(list)
+        for event in events:
+            happened[event["span_id"]].append(event)
+        open_children = Counter(span.parent_span_id for span in self.running.values())
+        return [
+            {
+                **shown,
+                "events": [span_event_json(event) for event in happened[one.span_id][:EVENTS_A_SPAN]],
+                "has_more_events": len(happened[one.span_id]) > EVENTS_A_SPAN,
+                "child_count": families.get(one.span_id, Family()).children
+                + open_children[one.span_id]
+                - self.cycles.below(one.span_id),
+                "orphan": level.is_of_roots and bool(one.parent_span_id) and one.span_id not in self.cycles.cuts,
+                "cycle_cut": one.span_id in self.cycles.cuts,
+            }
+            for one in page.shown
+            if (shown := self._shown(one, by_id.get(one.span_id))) is not None
+        ]
+
+    def _shown(self, one: SpanPlace, record: Record | None) -> dict[str, Json] | None:
+        """A span as it is; None: this is the place of a copy that is not the first."""
+        if record is None:
+            return running_span_json(self.running[one.span_id]) if one.span_id in self.running else None
+        is_first = (record["start"], record["parent_span_id"]) == (one.start_ns, one.parent_span_id)
+        return span_json(record) if is_first else None
+
+    def _open_below(self, parent: int) -> list[SpanPlace]:
+        return [span.place for span in self.running.values() if span.parent_span_id == parent]
+
+    async def _look_for_any_cycle(self) -> None:
+        if await self.store.detail.has_back_edges(self.key, self.place):
+            await self._look_for_cycles()
+
+    async def _look_for_cycles(self) -> None:
+        if self.cycles.is_looked_for:
+            return
+        self.cycles.is_looked_for = True
+        edges = await self.store.detail.inner_edges(self.key, self.place)
+        self.cycles.is_unknown = edges is None
+        if edges is not None and edges.columns:
+            self.cycles.cuts = await asyncio.to_thread(cycle_cuts, *edges.columns)
+
+
+async def trace_of(store: TraceStore, key: RunKey, *, trace: str) -> OneTrace:
+    """The trace of a run, stored or only begun.
+
+    Args:
+        store: What to read from.
+        key: The run.
+        trace: 32 hex digits.
+
+    Raises:
+        NotFoundError: The project has no such run, or the run no such trace.
+    """
+    hi, lo = int(trace[:16], 16), int(trace[16:], 16)
+    place, running = await asyncio.gather(store.detail.place(key, (hi, lo)), store.detail.running(key, (hi, lo)))
+    if place is None and not running:
+        await launches_of(store, key)
+        lister = f"GET {PREFIX}/runs/{key.run}/traces"
+        raise unknown("trace", trace.lower(), project=key.project, known=(), lister=lister)
+    return OneTrace(store, key, place or TracePlace(hi, lo), {span.span_id: span for span in running})
+
+
+def _may_be_cut(family: Family | None, parent_start_ns: int) -> bool:
+    """Whether a child begins no later than its parent: only such an edge closes a cycle."""
+    return family is not None and family.children > 0 and family.first_start_ns <= parent_start_ns
