@@ -19,7 +19,7 @@ def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
     stacks: dict[bytes, list[tuple[Kept, Half]]] = {}
     for kept in spans:
         stacks.setdefault(kept.trace, []).append((kept, Half.of_text(kept.body)))
-    rows = [sorted(stack, key=_begun)[:MAX_STACK] for stack in list(stacks.values())[:MAX_TRACES]]
+    rows = [_outermost_first(stack)[:MAX_STACK] for stack in list(stacks.values())[:MAX_TRACES]]
     flat = [one for stack in rows for one in stack]
     columns: dict[str, Column] = {
         "heartbeat": [at_ns] * len(rows),
@@ -35,5 +35,15 @@ def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
     return Block("open_spans", len(rows), columns)
 
 
-def _begun(one: tuple[Kept, Half]) -> int:
-    return one[1].started_ns
+def _outermost_first(stack: Sequence[tuple[Kept, Half]]) -> list[tuple[Kept, Half]]:
+    """By start, and an ancestor before what is below it where both began at once."""
+    parents = {kept.span.hex(): str(half.value("parent_span_id") or "") for kept, half in stack}
+
+    def depth(span: str) -> int:
+        for found in range(MAX_STACK):
+            if span not in parents:
+                return found
+            span = parents[span]
+        return MAX_STACK
+
+    return sorted(stack, key=lambda one: (one[1].started_ns, depth(one[0].span.hex())))

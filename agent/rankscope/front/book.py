@@ -25,7 +25,7 @@ MOST_BYTES = 1024**3
 _SCHEMA = (
     "CREATE TABLE runs (id INTEGER PRIMARY KEY, project TEXT NOT NULL, run TEXT NOT NULL, UNIQUE (project, run))",
     """CREATE TABLE answers (
-        run INTEGER NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, answer TEXT NOT NULL, due INTEGER NOT NULL,
+        run INTEGER NOT NULL, key BLOB NOT NULL, digest BLOB NOT NULL, answer TEXT NOT NULL, due INTEGER NOT NULL,
         PRIMARY KEY (run, key)
     ) WITHOUT ROWID""",
     "CREATE INDEX answers_due ON answers (due)",
@@ -196,12 +196,12 @@ class Book:
         (row,) = self._rows("SELECT project, run FROM runs WHERE id = ?", run)
         return RunName(str(row[0]), str(row[1]))
 
-    def answer(self, run: int, key: str) -> Answer | None:
-        """The answer given to a key; None: none was."""
+    def answer(self, run: int, key: bytes) -> Answer | None:
+        """The answer given to a key, whose digest is asked for; None: none was."""
         rows = self._rows("SELECT digest, answer FROM answers WHERE run = ? AND key = ?", run, key)
         return Answer(cast("bytes", rows[0][0]), str(rows[0][1])) if rows else None
 
-    def note_answer(self, run: int, key: str, answer: Answer, *, due: int) -> None:
+    def note_answer(self, run: int, key: bytes, answer: Answer, *, due: int) -> None:
         """Keep an answer until it is due."""
         self._file.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (run, key, answer.digest, answer.text, due))
 
