@@ -4,6 +4,7 @@ Promises: only a bounded part of the text before the name and of the space after
 """
 
 import re
+import string
 
 from rankscope.privacy.names import NameKind, Names
 from rankscope.privacy.shapes import Extent
@@ -12,16 +13,19 @@ from rankscope.privacy.values import is_secret_value
 _REACH = 64
 """Characters of a name before its telling part."""
 
-_NAME_HEAD = re.compile(r"[\w-]*\Z")
+_NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
+_NAME_TAIL = re.compile(r"[\w-]*+")
 _SPACED = re.compile(r"(?:api|access|secret|private|auth|signing|encryption)[ ]\Z", re.IGNORECASE)
 """`api key`, as people write it."""
 
 _ASSIGNMENT = re.compile(
-    r"(?P<tail>[\w-]*+)"
     r"(?P<closing>(?:\\?[\"'])?\]?)\s{0,4}+"
     r"(?P<sign>:\s*[A-Za-z_][\w.\[\], |]*?\s=\s|:=|=>|==|[:=>,])\s{0,8}+"
     r"(?P<opening>[rbfuRBFU]{0,2}(?:\\?[\"'])|)"
 )
+_FOLLOWED = re.compile(r"\s(?P<value>[\w+/=.~-]{20,})(?=[\s\"',;)]|$)")
+"""`aws configure set aws_secret_access_key …`: nothing assigns, but what follows is long and looks random."""
+
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w-]*+)\s{1,4}(?P<opening>[\"']|)")
 
 _QUOTED = {
@@ -55,15 +59,18 @@ class Assignments:
 
     def assigned(self, text: str, start: int) -> Extent | None:
         """Where the value lies that is assigned to the name around `start`, if it is a secret."""
-        found = _ASSIGNMENT.match(text, start)
-        if found is None:
-            return None
-        head = _NAME_HEAD.search(text, max(0, start - _REACH), start)
-        begin = start if head is None else head.start()
-        name = text[begin : found.end("tail")]
-        kind = self._names.kind(name) or self._spaced(text, begin, name=name)
+        reach = max(0, start - _REACH)
+        begin = reach + len(text[reach:start].rstrip(_NAME_CHARACTERS))
+        after = _end(_NAME_TAIL, text, start)
+        name = text[begin:after]
+        kind = self._names.kind(name) or self._unusual(text, begin, name=name)
         if kind is None:
             return None
+        found = _ASSIGNMENT.match(text, after) or _FOLLOWED.match(text, after)
+        if found is None:
+            return None
+        if found.re is _FOLLOWED:
+            return _judged(text, found.span("value"), name=name, kind=kind, is_quoted=False, is_loose=True)
         if not _may_assign(found, before=text[begin - 1 : begin]):
             return None
         extent = _extent(text, found.end(), opening=found["opening"], kind=kind, name=name)
@@ -82,11 +89,19 @@ class Assignments:
         extent = _extent(text, found.end(), opening=found["opening"], kind=kind, name=name)
         return _judged(text, extent, name=name, kind=kind, is_quoted=bool(found["opening"]), is_loose=False)
 
-    def _spaced(self, text: str, begin: int, *, name: str) -> NameKind | None:
+    def _unusual(self, text: str, begin: int, *, name: str) -> NameKind | None:
+        """The kind of a name in two words, and of `Pwd` where something is assigned to it."""
+        if name.lower() == "pwd":
+            return NameKind.PASSWORD  # a folder is told by its look
         if name.lower() not in ("key", "token", "keys"):
             return None
         before = _SPACED.search(text, max(0, begin - _REACH), begin)
         return None if before is None else self._names.kind(text[before.start() : begin] + name)
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    found = pattern.match(text, start)
+    return start if found is None else found.end()
 
 
 def _may_assign(found: re.Match[str], *, before: str) -> bool:

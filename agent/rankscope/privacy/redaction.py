@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from rankscope.privacy.marks import Marks
+from rankscope.privacy.marks import Marks, Place
 from rankscope.privacy.names import Names
 from rankscope.privacy.preview import Preview, excerpt, preview
 from rankscope.privacy.values import REDACTED
@@ -68,15 +68,15 @@ class Redactor:
 
     def may_change(self, text: str) -> bool:
         """Whether `text` would have to look closer: False for a text, and each part of it, without any mark."""
-        return self._has_more or self._marks.lowered(text) is not None
+        return self._has_more or self._marks.any(text)
 
     def text(self, text: str) -> str:
         """The text with secrets replaced; the same object where there are none."""
         kept = text
         if len(text) >= _SHORTEST:
-            lowered = self._marks.lowered(text)
-            if lowered is not None:
-                kept = self._replaced(text, lowered)
+            places = self._marks.places(text)
+            if places:
+                kept = self._replaced(text, places)
         return self._by_user(kept) if self._has_more else kept
 
     def labelled(self, key: str, text: str) -> str:
@@ -98,10 +98,10 @@ class Redactor:
         """As `preview`, of a text that is read as it is: an error's message."""
         return excerpt(self, text, self._preview_bytes if max_bytes is None else max_bytes)
 
-    def _replaced(self, text: str, lowered: str) -> str:
+    def _replaced(self, text: str, places: list[Place]) -> str:
         pieces: list[str] = []
         done = 0
-        for start, find in self._marks.places(lowered):
+        for start, find in places:
             extent = find(text, start) if start >= done else None
             if extent is None or extent[1] <= done:
                 continue

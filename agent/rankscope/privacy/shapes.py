@@ -50,15 +50,24 @@ def _is_pair(encoded: str) -> bool:
     return ":" in plain and plain.isprintable()
 
 
+_BEARER = re.compile(r"bearer(?:\s|\\u0020|%20|[:=]){1,4}[\"']?(?P<token>[\w.~+/=-]{8,})", re.IGNORECASE)
 _PROSE = re.compile(
     r"(?:auth(?:entication|ori[sz]ation)?|certificates?|credentials?|instruments?|schemes?|securit(?:y|ies)|shares?|"
     r"standard|tokens?)[.,;:]?",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[a-z]{1,15}\.?")
+_PROSE_AFTER = re.compile(r":?\s[a-z]+\b(?!\s*[=:])")
 
 
-def _is_bearer_token(word: str) -> bool:
-    return _PROSE.fullmatch(word) is None
+def bearer(text: str, start: int) -> Extent | None:
+    """The token after `Bearer`; "the bearer attends" has none."""
+    found = _BEARER.match(text, start)
+    if found is None or _PROSE.fullmatch(found["token"]):
+        return None
+    is_word = _WORD.fullmatch(found["token"]) is not None
+    is_prose = is_word and (text[start] == "b" or _PROSE_AFTER.match(text, found.end()) is not None)
+    return None if is_prose else found.span("token")
 
 
 def _is_shown(password: str) -> bool:
@@ -101,18 +110,17 @@ AWS = _token(r"(?:AKIA|ASIA)[A-Z0-9]{12,}")
 JWT = _token(r"eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)*")
 HOOK_ADDRESS = Shape(re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{12,})"))
 DISCORD_ADDRESS = Shape(re.compile(r"webhooks/(\d{12,}/[\w-]{16,})"))
-BEARER = Shape(re.compile(r"(?i)bearer(?:\s|\\u0020|%20|[:=]){1,4}[\"']?([\w.~+/=-]{8,})"), _is_bearer_token)
 BASIC = Shape(re.compile(r"(?i)basic\s{1,4}([A-Za-z0-9+/]{8,}={0,2})"), _is_pair)
 CURL_USER = Shape(re.compile(r"(?:-u|--user)[ =]{1,2}[\"']?[^\s:\"']+:(?!\d+(?:\s|$))([^\s\"']{3,})"), _is_password)
 
-_PASSWORD = Shape(re.compile(r"://[^\s/?#\"'<>@:]*:([^\s/?#\"'<>]+)@"), _is_password)
+_PASSWORD = Shape(re.compile(r"://[^\s/?#\"'<>@:\[]*:([^\s/?#\"'<>]+)@"), _is_password)
 _RAW_PASSWORD = Shape(
-    re.compile(r"://[^\s/?#\"'<>@:]*:(?!\d+[/?#])(?!/)([^\s\"'<>@]+)@(?=[\w.-]+(?::\d+)?(?:[/?\s\"',;]|$))"),
+    re.compile(r"://[^\s/?#\"'<>@:\[]*:(?!\d+[/?#])(?!/)([^\s\"'<>@]+)@(?=[\w.-]+(?::\d+)?(?:[/?\s\"',;]|$))"),
     _is_password,
 )
 """A password that holds what an address should encode."""
 
-_USER = Shape(re.compile(r"://([^\s/?#\"'<>@:]+)@"), _is_user_token)
+_USER = Shape(re.compile(r"://([^\s/?#\"'<>@:\[]+)@"), _is_user_token)
 
 
 def userinfo(text: str, start: int) -> Extent | None:
