@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from rankscope._delivery import AgentOnly
+from rankscope.errors import Unavailable
 from rankscope.spool import spools
 from rankscope.testing import rows_of
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
+from tests.agent.agents import ScriptedAgent
 from tests.agent.programs import Ended, run_program
 from tests.agent.spooled import assert_exact, batches_in, batches_of, is_ended, rows_in
 from tests.agent.test_trace_op import parent_of
@@ -214,6 +217,72 @@ def test_a_worker_that_is_terminated_ends_its_open_spans_as_interrupted(tmp_path
     assert ended.code == 0, ended.err
     assert spans_in(tmp_path)["hang"]["status"] == SpanStatus.INTERRUPTED.code
     assert _statuses(tmp_path)[ProcessRole.WORKER.code] == RunStatus.INTERRUPTED.code
+
+
+def test_a_worker_uses_the_agent_that_lives_and_takes_none_of_its_places(tmp_path: Path) -> None:
+    agent = ScriptedAgent(tmp_path / "spool")
+    started: list[Path] = []
+    try:
+        delivery = AgentOnly(tmp_path / "spool", lambda: started.append(tmp_path))
+        assert delivery.settle() == ""
+        assert delivery.begin(tmp_path / "spool" / "own") == ""
+        delivery.close()
+    finally:
+        agent.stop()
+
+    assert (agent.requests, started) == ([], [])
+
+
+def test_a_worker_starts_an_agent_where_none_lives_and_goes_on_without_one(tmp_path: Path) -> None:
+    started: list[Path] = []
+    assert AgentOnly(tmp_path, lambda: started.append(tmp_path)).settle() == ""
+    assert started == [tmp_path]
+
+    def fail() -> None:
+        raise Unavailable("no program")
+
+    assert AgentOnly(tmp_path, fail).settle() == f"no agent answers in {tmp_path}: no program"
+    assert AgentOnly(tmp_path, None).settle() == ""
+
+
+def test_a_carrier_and_what_init_is_asked_for_may_not_contradict(tmp_path: Path) -> None:
+    main = """
+    with start() as run, run.trace("a") as span:
+        carrier = span.context()
+    for asked in ({"run_id": "other"}, {"project": "other"}):
+        try:
+            rankscope.init(**asked, carrier=carrier)
+        except rankscope.errors.ConfigError as error:
+            print(error)
+    try:
+        rankscope.init(carrier={**carrier, "launch_id": ""})
+    except ValueError as error:
+        print(error)
+    """
+
+    ended = run_trainer(main, tmp_path)
+
+    assert ended.code == 0, ended.err
+    asked = "and init was asked for {0} 'other': leave it out, the carrier says it"
+    assert ended.out.splitlines() == [
+        f"the carrier belongs to run 'r', {asked.format('run')}",
+        f"the carrier belongs to project 'chars', {asked.format('project')}",
+        "the carrier has no launch_id: pass on all of what span.context() returned",
+    ]
+
+
+def test_a_traceparent_alone_joins_no_run_and_is_the_parent_of_roots(tmp_path: Path) -> None:
+    main = """
+    carrier = {"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"}
+    with rankscope.init(carrier=carrier) as run, run.trace("root"):
+        pass
+    """
+
+    ended = run_trainer(main, tmp_path)
+
+    assert ended.code == 0, ended.err
+    assert spans_in(tmp_path)["root"]["parent_span_id"] == int("b" * 16, 16)
+    assert {batch.header.process_role for batch in batches_in(tmp_path / "spool")} == {ProcessRole.TRAINER.code}
 
 
 def _statuses(tmp_path: Path) -> dict[int, object]:
