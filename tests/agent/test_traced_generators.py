@@ -60,7 +60,7 @@ def test_a_cancelled_coroutine_is_cancelled_in_its_span() -> None:
 
         @run.trace_op("wait")
         async def wait() -> None:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
         async def cancel() -> None:
             task = asyncio.ensure_future(wait())
