@@ -24,16 +24,6 @@ with run.step(0):
 NOWHERE = "127.0.0.1:1"
 
 
-@pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(("RANKSCOPE_", "TORCHELASTIC_", "SLURM_")) or name in {"RANK", "WORLD_SIZE", "LOCAL_RANK"}:
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("RANKSCOPE_HOME", str(tmp_path))
-    monkeypatch.setenv("RANKSCOPE_QUIET", "1")
-    monkeypatch.setenv("RANKSCOPE_AGENT", "none")
-
-
 def test_a_run_says_where_it_goes_and_what_went_and_needs_no_finish(tmp_path: Path) -> None:
     root = tmp_path / "spool"
 

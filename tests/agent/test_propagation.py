@@ -21,10 +21,7 @@ from rankscope.testing import MemoryExporter
 from rankscope_proto.names import SPAN_FLAGS
 from tests.agent.programs import run_program
 from tests.agent.spooled import rows_in
-from tests.agent.test_init import quiet
 from tests.agent.test_trace_op import parent_of, spans_of
-
-__all__ = ["quiet"]
 
 FAR = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
