@@ -45,7 +45,9 @@ class HandOver:
             recording.armed = False
             return
         self._pump = Pump(recording, exporter)
-        self._said = run_info_block(info, RunStatus.RUNNING, start_ns=recording.clock.wall_ns())
+        self._said = run_info_block(
+            info, RunStatus.RUNNING, start_ns=recording.clock.wall_ns(), redactor=recording.tracing.redactor
+        )
         recording.append(self._said)
         self._pump.start()
 

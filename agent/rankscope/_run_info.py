@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,24 +16,9 @@ from typing import cast
 from rankscope._block import Block, Column
 from rankscope._bounds import DOCUMENT, PATH, TAGS, VALUE, cut
 from rankscope._labels import text_of
+from rankscope.privacy import REDACTED, Redactor
 from rankscope_proto.names import RunStatus
 
-_WORDS = r"(?:(?:api|access|private)[_-]?key|authorization|passw(?:or)?d|secret|token(?![a-z])|credential)"
-_NAMED = rf"[\w-]*{_WORDS}[\w-]*"
-_ASSIGNED = re.compile(rf"(?i)((?<![\w-]){_NAMED}\s*[=:]\s*)(\S+)")
-"""From the beginning of a name only, or a long word would take the square of its length."""
-
-_OPTION = re.compile(rf"(?i)^--?{_NAMED}$")
-_KEY = re.compile(rf"(?i){_WORDS}")
-_VOCABULARY = re.compile(r"(?i)(?:^|[._-])(?:bos|cls|end|eos|image|mask|pad|sep|start|stop|unk)[_-]?token(?:$|[_-]id)")
-"""Names of a tokenizer's special tokens, which are no secrets."""
-
-_IN_URL = re.compile(r"((?<!\w)\w+://[^/\s:@]*:)[^@\s/]+@")
-_SHAPED = re.compile(
-    r"(?i)\b(sk-[\w-]{8,}|gh[pousr]_\w{20,}|hf_\w{20,}|AKIA\w{12,}|rsk_[0-9a-f]{8}_[\w-]+|eyJ[\w-]+\.[\w-]+\.[\w-]+)"
-    r"|(bearer\s+)\S+"
-)
-MASK = "[masked]"
 _KEYS_KEPT = 1_000
 _KEY_BYTES = 100
 
@@ -62,59 +46,50 @@ class RunInfo:
     url: str = ""
 
 
-def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int) -> Block:
+def run_info_block(info: RunInfo, status: RunStatus, *, start_ns: int, redactor: Redactor) -> Block:
     """One row of `run_info`."""
     columns: dict[str, Column] = {
         "status": (status.code,),
-        "name": (_label(info.name),),
-        "config": (config_json(info.config),),
-        "tags": tuple(map(_label, info.tags[:TAGS])),
+        "name": (_label(info.name, redactor),),
+        "config": (config_json(info.config, redactor),),
+        "tags": tuple(_label(tag, redactor) for tag in info.tags[:TAGS]),
         "tag_n": (len(info.tags[:TAGS]),),
-        "command": (masked_command(sys.argv),),
+        "command": (masked_command(sys.argv, redactor),),
         "fact_keys": tuple(info.facts),
-        "fact_values": tuple(map(_label, info.facts.values())),
+        "fact_values": tuple(_label(value, redactor) for value in info.facts.values()),
         "fact_n": (len(info.facts),),
         "start": (start_ns,),
     }
     return Block("run_info", 1, columns)
 
 
-def _label(given: str) -> str:
+def _label(given: str, redactor: Redactor) -> str:
     """A short text, masked before it is cut: no part of a secret is left at the edge."""
-    return masked(text_of(given)[: 2 * PATH])
+    return redactor.text(text_of(given)[: 2 * PATH])
 
 
-def config_json(config: Mapping[str, object]) -> str:
+def config_json(config: Mapping[str, object], redactor: Redactor) -> str:
     """The configuration as a JSON object, secrets masked; what JSON does not know becomes text."""
     try:
-        text = json.dumps(_plain(config), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_plain(config, redactor), ensure_ascii=False, allow_nan=False)
     except Exception as error:  # noqa: BLE001  # a foreign object's str may raise anything
-        text = json.dumps({"unreadable": f"{type(error).__qualname__}: {text_of(error)}"})
+        text = json.dumps({"unreadable": f"{type(error).__qualname__}: {redactor.text(text_of(error))}"})
     if cut(text, DOCUMENT) is text:
         return text
-    keys = [cut(text_of(key, _KEY_BYTES), _KEY_BYTES) for key in list(config)[:_KEYS_KEPT]]
+    keys = [cut(redactor.text(text_of(key, VALUE)), _KEY_BYTES) for key in list(config)[:_KEYS_KEPT]]
     return json.dumps({"too_long": f"{len(text)} characters; {DOCUMENT} bytes are kept", "keys": keys})
 
 
-def masked_command(arguments: Sequence[str]) -> str:
-    """The command line with values that look like secrets masked."""
+def masked_command(arguments: Sequence[str], redactor: Redactor) -> str:
+    """The command line with secrets masked: the argument after a secret's option, and what looks like one."""
     shown: list[str] = []
-    hide_next = False
+    is_secret = False
     for argument in arguments:
-        shown.append(MASK if hide_next else masked(cut(argument, VALUE)))
-        hide_next = bool(_OPTION.match(argument))
-    return " ".join(shown)
-
-
-def masked(text: str) -> str:
-    """The text with what looks like a secret masked."""
-    text = _ASSIGNED.sub(rf"\1{MASK}", text)
-    text = _IN_URL.sub(rf"\1{MASK}@", text)
-    return _without_shaped(text)
-
-
-def _without_shaped(text: str) -> str:
-    return _SHAPED.sub(lambda found: f"{found.group(2) or ''}{MASK}", text)
+        is_option = argument.startswith("-")
+        shown.append(REDACTED if is_secret and not is_option else redactor.text(cut(argument, VALUE)))
+        is_secret = is_option and "=" not in argument and redactor.is_secret(argument)
+    # Once more as a whole: `curl -u name:password` is two arguments.
+    return redactor.text(" ".join(shown))
 
 
 def host_facts() -> dict[str, str]:
@@ -132,7 +107,7 @@ def host_facts() -> dict[str, str]:
     return facts
 
 
-def _plain(value: object, *, is_secret: bool = False) -> object:
+def _plain(value: object, redactor: Redactor, *, is_secret: bool = False) -> object:
     """The value with mappings as dicts, sequences as lists, other objects as text, NaN as text.
 
     Text is masked where its key, or a key around it, names a secret; numbers never are.
@@ -140,16 +115,15 @@ def _plain(value: object, *, is_secret: bool = False) -> object:
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
         texts = [(str(key), item) for key, item in items]
-        return {_without_shaped(key): _plain(item, is_secret=is_secret or _names_secret(key)) for key, item in texts}
+        return {
+            redactor.text(key): _plain(item, redactor, is_secret=is_secret or redactor.is_secret(key))
+            for key, item in texts
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item, is_secret=is_secret) for item in cast("Sequence[object]", value)]
+        return [_plain(item, redactor, is_secret=is_secret) for item in cast("Sequence[object]", value)]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value is None or isinstance(value, (bool, int, float)):
         return value
     # A text that is too long as a whole stays so.
-    return MASK if is_secret else masked(str(value)[: DOCUMENT + 1])
-
-
-def _names_secret(key: str) -> bool:
-    return _KEY.search(key[:VALUE]) is not None and _VOCABULARY.search(key[:VALUE]) is None
+    return REDACTED if is_secret else redactor.text(str(value)[: DOCUMENT + 1])

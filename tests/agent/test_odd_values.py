@@ -8,6 +8,7 @@ import pytest
 
 from rankscope import Run
 from rankscope._run_info import config_json
+from rankscope.privacy import Redactor
 from rankscope.testing import MemoryExporter
 
 
@@ -123,7 +124,7 @@ def test_the_text_of_an_object_is_made_in_the_thread_that_gives_it() -> None:
 
 
 def test_a_configuration_whose_errors_have_no_text_is_kept_as_far_as_it_goes() -> None:
-    assert "MuteError" in config_json({"a": Mute()})
+    assert "MuteError" in config_json({"a": Mute()}, Redactor())
 
 
 def test_an_exception_without_text_passes_through_a_span_unchanged() -> None:

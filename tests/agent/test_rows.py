@@ -14,8 +14,9 @@ import pytest
 
 from rankscope import Run
 from rankscope._heartbeat import open_span_block
-from rankscope._run_info import MASK, RunInfo, config_json, masked_command
+from rankscope._run_info import RunInfo, config_json, masked_command
 from rankscope._voice import say
+from rankscope.privacy import REDACTED, Redactor
 from rankscope.testing import ManualClock, MemoryExporter
 from rankscope_proto.keys import KeyFile, Scope
 from rankscope_proto.names import SPAN_FLAGS, RunStatus, SpanStatus
@@ -64,7 +65,7 @@ def test_a_run_is_described_at_its_start_and_at_its_end(monkeypatch: pytest.Monk
     for row in (first, last):
         assert (row["name"], row["tags"], row["facts"]) == ("ppo", ["a", "b"], {"cpus": "2"})
         assert json.loads(str(row["config"])) == {"lr": 0.1, "nested": {"x": "NaN"}}
-        assert row["command"] == "train.py --api-key [masked] --lr=1"
+        assert row["command"] == "train.py --api-key [REDACTED] --lr=1"
 
 
 @pytest.mark.parametrize(
@@ -128,16 +129,16 @@ def test_a_heartbeat_shows_the_open_spans_of_each_thread_outermost_first() -> No
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (["t.py", "--wandb-api-key=abc", "x"], "t.py --wandb-api-key=[masked] x"),
-        (["t.py", "--token", "abc", "x"], "t.py --token [masked] x"),
-        (["t.py", "postgres://me:pw@db/x"], "t.py postgres://me:[masked]@db/x"),
-        (["t.py", "Authorization:abc"], "t.py Authorization:[masked]"),
-        (["t.py", "sk-abcdefghij"], "t.py [masked]"),
+        (["t.py", "--wandb-api-key=abc", "x"], "t.py --wandb-api-key=[REDACTED] x"),
+        (["t.py", "--token", "abc", "x"], "t.py --token [REDACTED] x"),
+        (["t.py", "postgres://me:pw@db/x"], "t.py postgres://me:[REDACTED]@db/x"),
+        (["t.py", "Authorization:abc"], "t.py Authorization:[REDACTED]"),
+        (["t.py", "sk-abcdefghij"], "t.py [REDACTED]"),
         (["t.py", "--lr", "0.1", "--tokenizer-path", "p"], "t.py --lr 0.1 --tokenizer-path p"),
     ],
 )
 def test_secrets_on_the_command_line_are_masked(arguments: list[str], shown: str) -> None:
-    assert masked_command(arguments) == shown
+    assert masked_command(arguments, Redactor()) == shown
 
 
 def test_a_key_of_our_own_is_masked_wherever_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +167,12 @@ def test_secrets_in_the_configuration_are_masked_and_numbers_are_not() -> None:
         "tokenizer": "gpt2",
     }
 
-    assert json.loads(config_json(config)) == {
-        "password": MASK,
-        "database": {"url": f"postgres://me:{MASK}@db/x", "credentials": {"user": MASK, "port": 5432}},
-        "HF_TOKEN": MASK,
-        "note": f"use {MASK}",
-        "keys": [{"api_key": MASK}],
+    assert json.loads(config_json(config, Redactor())) == {
+        "password": REDACTED,
+        "database": {"url": f"postgres://me:{REDACTED}@db/x", "credentials": {"user": REDACTED, "port": 5432}},
+        "HF_TOKEN": REDACTED,
+        "note": f"use {REDACTED}",
+        "keys": [{"api_key": REDACTED}],
         "loss_per_token": 0.25,
         "token": 7,
         "secret": None,
@@ -181,7 +182,9 @@ def test_secrets_in_the_configuration_are_masked_and_numbers_are_not() -> None:
 
 
 def test_a_configuration_of_long_words_is_masked_in_no_time_to_speak_of() -> None:
-    seconds = [timeit(lambda size=size: config_json({"a": "x" * size}), number=3) for size in (10_000, 100_000)]
+    seconds = [
+        timeit(lambda size=size: config_json({"a": "x" * size}, Redactor()), number=3) for size in (10_000, 100_000)
+    ]
 
     assert seconds[1] < 50 * seconds[0]  # ten times the length; its square would be a hundred times
 
@@ -191,9 +194,9 @@ def test_a_configuration_that_is_no_json_is_kept_as_text() -> None:
         def __str__(self) -> str:
             raise RuntimeError("mute")
 
-    assert json.loads(config_json({"a": {1}, "b": object, "c": None, 3: (1, 2)}))["a"] == [1]  # pyright: ignore[reportArgumentType]
-    assert "mute" in config_json({"a": Mute()})
-    assert "too_long" in config_json({"a": "x" * 2_000_000})
+    assert json.loads(config_json({"a": {1}, "b": object, "c": None, 3: (1, 2)}, Redactor()))["a"] == [1]  # pyright: ignore[reportArgumentType]
+    assert "mute" in config_json({"a": Mute()}, Redactor())
+    assert "too_long" in config_json({"a": "x" * 2_000_000}, Redactor())
 
 
 def test_a_run_without_an_exporter_records_nothing_and_costs_no_thread() -> None:
