@@ -27,7 +27,7 @@ SPAN_COLUMNS = """span_id, parent_span_id, name, kind, status, start, duration, 
 """Columns of the source that `SUMMARY` is computed over."""
 
 
-def _number(names: tuple[str, ...]) -> str:
+def number_of(names: tuple[str, ...]) -> str:
     """SQL of the first of these that a span has, NULL where it has none or one that is no finite number."""
     tries = [
         part
@@ -61,9 +61,9 @@ SUMMARY = f"""
     max(start + duration) - min(start) AS duration_ns,
     max(bitAnd(flags, {SPAN_FLAGS["in_step_trace"]}) != 0) AS is_step,
     max(capture = {Capture.PREVIEW.code}) AS has_previews,
-    sum({_number(INPUT_TOKENS)}) AS input_tokens,
-    sum({_number(OUTPUT_TOKENS)}) AS output_tokens,
-    sum({_number(COST_USD)}) AS cost_usd,
+    sum({number_of(INPUT_TOKENS)}) AS input_tokens,
+    sum({number_of(OUTPUT_TOKENS)}) AS output_tokens,
+    sum({number_of(COST_USD)}) AS cost_usd,
     maxMap(mapApply((name, value) -> (name, (start, span_id, value)), {_REWARDS})) AS rewards"""
 """Aggregates over all spans of one trace; the columns of a summary but `running`, how many are open now."""
 
