@@ -70,7 +70,7 @@ class ProcessEnd:
     def _at_child_exit(self) -> None:
         # Called while the exception that ends the child is on its way, which its excepthook never sees.
         error = sys.exc_info()[1]
-        self._run.finish(self._status if error is None else status_after(type(error), error))
+        self._finish(self._status if error is None else status_after(type(error), error))
 
     def _note_error(
         self, error_class: type[BaseException], error: BaseException, traceback: TracebackType | None, /

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     from rankscope.probe import Watch, WatchOptions
 
+HOOK_FAILED = "texts masked whole, since the redact hook failed on them"
+"""The fault that counts them."""
+
 
 class Run:
     """One process's part of a run.
@@ -143,7 +146,8 @@ class Run:
     @property
     def faults(self) -> Mapping[str, int]:
         """How often each kind of internal fault happened; empty: none."""
-        return dict(self._recording.faults)
+        failures = self._recording.tracing.redactor.hook_failures
+        return {**self._recording.faults, **({HOOK_FAILED: failures} if failures else {})}
 
     def step(self, index: int, microstep: int = 0) -> Step:
         """A training step, or one microstep of it: a context manager, the root of the step's trace.

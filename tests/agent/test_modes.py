@@ -6,8 +6,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from rankscope import Run
+from rankscope._tracing_options import TracingOptions
+from rankscope.privacy import Redactor
 from rankscope.spool import spools
-from rankscope.testing import rows_of
+from rankscope.testing import MemoryExporter, rows_of
 from tests.agent.agent.test_real_gateway import Gateway
 from tests.agent.gateways import ScriptedGateway, refuse
 from tests.agent.programs import Ended, run_program
@@ -272,6 +275,22 @@ run.alert("Ada waits", "for Ada", level="error")
     assert (span["name"], span["attributes"]) == ("ask [name]", {"ssn": "[REDACTED]", "city": "Paris"})
     alert = rows_in(tmp_path / "spool", "events")[0]
     assert (alert["kind"], alert["name"], alert["payload"]) == ("alert", "[name] waits", '{"text": "for [name]"}')
+
+
+def test_a_redact_hook_that_fails_masks_the_whole_text_and_is_counted() -> None:
+    exporter = MemoryExporter()
+    redactor = Redactor(hook=lambda text: str(1 // (text == "")))
+
+    with Run(exporter, tracing=TracingOptions(redactor=redactor)) as run:
+        with run.trace("ask Ada", attributes={"city": "Paris"}):
+            pass
+        assert run.flush()
+        faults = run.faults
+
+    (span,) = exporter.rows("spans")
+    assert "Ada" not in str(span)
+    assert "Paris" not in str(span)
+    assert sum(count for fault, count in faults.items() if "redact hook" in fault) > 0
 
 
 def _events(payload: bytes) -> list[dict[str, object]]:
