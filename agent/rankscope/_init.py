@@ -5,6 +5,7 @@ A wrong setting or a taken rank is an error here, at once; an ingest tier that d
 not: training starts, batches wait in the node's spool, and whoever sends them goes on trying.
 """
 
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,8 @@ from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import ProcessRole
+
+logger = logging.getLogger("rankscope")
 
 
 class SettingArguments(TypedDict, total=False):
@@ -181,6 +184,8 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo, tracing: Tracing
     for line in (place.warning, warning, _whereabouts(identity, settings, endpoints, failure)):
         if says and line:
             say(line)
+    if failure and place.process_role is ProcessRole.WORKER and place.worker_index <= 0:  # one of a DataLoader's
+        logger.warning("a worker of run %s: %s; its batches wait in %s", run.id, failure, settings.spool_root)
     if says:
         run.on_finish(lambda outcome: say(f"run {run.id}, rank 0: {outcome}"))
     ProcessEnd(run).install()
