@@ -76,13 +76,15 @@ _QUALIFIERS = words("""
     secondary staging str string test text v1 v2 val value
 """)
 
-_ENDINGS = {
+ENDINGS = {
     **dict.fromkeys(_SECRETS, NameKind.SECRET),
     **dict.fromkeys(_PLURALS, NameKind.SECRET),
     **dict.fromkeys(_PASSWORDS, NameKind.PASSWORD),
     **dict.fromkeys(_HEADERS, NameKind.HEADER),
 }
-_ENDING = re.compile(rf"(?:^|_)({'|'.join(sorted(_ENDINGS, key=len, reverse=True))})$")
+"""Names of secrets and their kinds: a name is one where it is one of these or ends with `_` and one of them."""
+
+_ENDING = re.compile(rf"(?:^|_)({'|'.join(sorted(ENDINGS, key=len, reverse=True))})$")
 _COMPOUND = re.compile(r"(?:password|passwd|passphrase)$")
 """`PGPASSWORD`, `dbpassword`: one word that ends so."""
 
@@ -134,13 +136,13 @@ def _known(name: str) -> NameKind | None:
         return None
     found = _ENDING.search(name)
     if found:
-        return _ENDINGS[found[1]]
+        return ENDINGS[found[1]]
     return NameKind.PASSWORD if _COMPOUND.search(name) else None
 
 
 def _token_kind(name: str) -> NameKind | None:
-    if name in _ENDINGS:
-        return _ENDINGS[name]
+    if name in ENDINGS:
+        return ENDINGS[name]
     head, _, last = name.rpartition("_")
     if last != "token":
         return NameKind.SECRET if last.removesuffix("token") in _TOKEN_OWNERS else None

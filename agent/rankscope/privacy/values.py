@@ -6,7 +6,7 @@ those would destroy what a trace is read for. Each rule here is one of those cas
 
 import re
 
-from rankscope.privacy.names import NameKind, normal, words
+from rankscope.privacy.names import ENDINGS, NameKind, normal, words
 
 REDACTED = "[REDACTED]"
 """What stands for a secret."""
@@ -63,7 +63,8 @@ def is_secret_value(value: str, name: str, kind: NameKind, *, is_quoted: bool, i
         return False
     if _NUMBER.fullmatch(value):
         return kind is NameKind.PASSWORD and _DIGITS.fullmatch(value) is not None
-    if is_loose or kind is NameKind.VAGUE:
+    is_word = kind is NameKind.HEADER and not is_quoted and value.isalpha()
+    if is_loose or is_word or kind is NameKind.VAGUE:
         return _looks_random(value, shortest_word=_LONG if is_loose else _WORD) and not _is_code(value, name)
     if is_quoted:
         return kind is NameKind.HEADER or " " not in value or _may_hold_spaces(value, name)
@@ -77,8 +78,13 @@ def _is_shown(value: str, name: str) -> bool:
         or _PLACEHOLDER.match(value) is not None
         or _PATH.match(value) is not None
         or _ONE_CHARACTER.fullmatch(value) is not None
-        or (value.replace("-", "_").isidentifier() and normal(value) in normal(name))  # NO_AUTH = "no_auth"
+        or (value.replace("-", "_").isidentifier() and _is_called(normal(value), normal(name)))
     )
+
+
+def _is_called(value: str, name: str) -> bool:
+    """Whether the value is a name itself: `NO_AUTH = "no_auth"`, `auth_header = "Authorization"`."""
+    return value in name or (value in ENDINGS and ("_" in value or ENDINGS[value] is NameKind.HEADER))
 
 
 def _is_code(value: str, name: str) -> bool:

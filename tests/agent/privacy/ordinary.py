@@ -13,18 +13,23 @@ from collections.abc import Callable, Iterator
 SEED = 7
 LINES = 100_000
 
-NAMES = (
-    "loss loss_per_token grad_norm learning_rate tokens_per_second max_new_tokens num_tokens time/token bos_token_id "
-    "eval/accuracy reward/mean kl_divergence throughput/tokens_per_sec gpu_memory_allocated pad_token_id step_time_ms "
-    "cache_key primary_key author tokenizer_path passes compass_bearing secretary_count keyboard_events per_token_loss"
-).split()
-MODULES = "model.layers.{}.attn.q_proj.weight model.embed_tokens.weight lm_head.bias blocks.{}.mlp.key_proj".split()
-WORDS = (
-    "the model reads a token and passes its key to attention while the secret of good training is patience basic ideas "
-    "help every author who must authorize a change or reset a password before the cookie expires bearer of news"
-).split()
-HOSTS = "api.example.com storage.googleapis.com huggingface.co localhost:8080 10.0.0.7:6379 [::1]:8471".split()
-KEYWORDS = "input output tensor batch hidden state prompt answer value config".split()
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+NAMES = _words("""
+    loss loss_per_token grad_norm learning_rate tokens_per_second max_new_tokens num_tokens time/token bos_token_id
+    eval/accuracy reward/mean kl_divergence throughput/tokens_per_sec gpu_memory_allocated pad_token_id step_time_ms
+    cache_key primary_key author tokenizer_path passes compass_bearing secretary_count keyboard_events per_token_loss
+""")
+MODULES = _words("model.layers.{}.attn.q_proj.weight model.embed_tokens.weight lm_head.bias blocks.{}.mlp.key_proj")
+WORDS = _words("""
+    the model reads a token and passes its key to attention while the secret of good training is patience basic ideas
+    help every author who must authorize a change or reset a password before the cookie expires bearer of news
+""")
+HOSTS = _words("api.example.com storage.googleapis.com huggingface.co localhost:8080 10.0.0.7:6379 [::1]:8471")
+KEYWORDS = _words("input output tensor batch hidden state prompt answer value config")
 
 
 class Scribe:
@@ -39,7 +44,8 @@ class Scribe:
 
     def number(self) -> str:
         """A number as logs write them."""
-        return self.one([f"{self.random.random():.4f}", str(self.random.randrange(100_000)), f"{self.random.random():.3e}"])
+        drawn = self.random.random()
+        return self.one([f"{drawn:.4f}", str(int(drawn * 100_000)), f"{drawn:.3e}"])
 
     def hex(self, length: int) -> str:
         """A digest, or its beginning."""
@@ -122,7 +128,7 @@ def _log(scribe: Scribe) -> str:
             f"NCCL INFO comm 0x{scribe.hex(12)} rank {scribe.random.randrange(64)} nranks 64 busId {scribe.hex(4)}",
             f"sampled token: {scribe.one(WORDS[:4])} logprob={scribe.number()}",
             f'{{"pad_token": "<pad>", "eos_token": "</s>", "token_type": "{scribe.one(KEYWORDS)}"}}',
-            f"Traceback: File \"{scribe.path()}.py\", line {scribe.random.randrange(900)}, in {scribe.one(KEYWORDS)}",
+            f'Traceback: File "{scribe.path()}.py", line {scribe.random.randrange(900)}, in {scribe.one(KEYWORDS)}',
         ]
     )
 
@@ -165,7 +171,8 @@ def _address(scribe: Scribe) -> str:
 def _command(scribe: Scribe) -> str:
     return scribe.one(
         [
-            f"torchrun --nproc-per-node 8 train.py --lr {scribe.number()} --max-new-tokens 128 --tokenizer-path {scribe.path()}",
+            f"torchrun --nproc-per-node 8 train.py --lr {scribe.number()} --tokenizer-path {scribe.path()}",
+            f"python generate.py --max-new-tokens {scribe.random.randrange(512)} --stop-token '</s>'",
             "docker run --rm -u 1000:1000 -p 8080:80 image",
             f"export CUDA_VISIBLE_DEVICES={scribe.random.randrange(8)} PWD={scribe.path()}",
             f"python -m tool --key-dim {scribe.random.randrange(512)} --pass-through --token-budget 4096",

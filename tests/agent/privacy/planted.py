@@ -72,7 +72,9 @@ SHAPED: dict[str, Callable[[Maker], str]] = {
     "gitlab token": lambda maker: "gl" + "pat-" + maker.of(URLSAFE, 20),
     "model api key": lambda maker: "s" + "k-" + maker.one("", "proj-", "ant-api03-", "or-v1-") + maker.of(ALNUM, 40),
     "hugging face token": lambda maker: "h" + "f_" + maker.of(ALNUM, 34),
-    "slack token": lambda maker: maker.one("xoxb", "xoxp", "xapp") + "-" + maker.of(DIGITS + "a", 12) + "-" + maker.of(ALNUM, 24),
+    "slack token": lambda maker: (
+        maker.one("xoxb", "xoxp", "xapp") + f"-{maker.of(DIGITS + 'a', 12)}-" + maker.of(ALNUM, 24)
+    ),
     "google api key": lambda maker: "AI" + "za" + maker.of(URLSAFE, 35),
     "google client secret": lambda maker: "GOC" + "SPX-" + maker.of(URLSAFE, 28),
     "google access token": lambda maker: "ya" + "29." + maker.of(URLSAFE, 60),
