@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankscope import Run
 from rankscope.testing import ManualClock, MemoryExporter
@@ -279,3 +281,90 @@ def test_an_asynchronous_generator_left_early_is_interrupted(*, is_closed: bool)
     rows = spans_of(exporter)
     assert rows["stream"]["status"] == SpanStatus.INTERRUPTED.code
     assert parent_of(rows, "clean up") == "stream"
+
+
+Operation = tuple[str, object]
+
+operations = st.lists(
+    st.one_of(
+        st.just(("send", None)),
+        st.tuples(st.just("send"), st.integers()),
+        st.tuples(st.just("throw"), st.sampled_from([LookupError, ValueError, GeneratorExit, StopIteration])),
+        st.just(("close", None)),
+    ),
+    max_size=8,
+)
+
+
+@given(operations)
+def test_whatever_is_done_to_a_decorated_generator_it_answers_as_before(given_operations: list[Operation]) -> None:
+    def talk() -> Generator[object, object, str]:
+        heard: object = None
+        for number in range(3):
+            try:
+                heard = yield (number, heard)
+            except LookupError as error:
+                yield ("caught", type(error))
+            except GeneratorExit:
+                if heard == 0:
+                    yield "stubborn"
+                raise
+        return "done"
+
+    with Run(None) as run:
+        assert _answers(run.trace_op(talk)(), given_operations) == _answers(talk(), given_operations)
+
+
+@given(operations)
+def test_whatever_is_done_to_a_decorated_asynchronous_generator_it_answers_as_before(
+    given_operations: list[Operation],
+) -> None:
+    async def talk() -> AsyncGenerator[object, object]:
+        heard: object = None
+        for number in range(3):
+            try:
+                heard = yield (number, heard)
+            except LookupError as error:
+                yield ("caught", type(error))
+            except GeneratorExit:
+                if heard == 0:
+                    yield "stubborn"
+                raise
+
+    with Run(None) as run:
+        decorated = asyncio.run(_async_answers(run.trace_op(talk)(), given_operations))
+        assert decorated == asyncio.run(_async_answers(talk(), given_operations))
+
+
+def _answers(generator: Generator[object, object, object], given_operations: list[Operation]) -> list[object]:
+    answers: list[object] = []
+    for name, value in given_operations:
+        try:
+            if name == "close":
+                answers.append(generator.close())
+            elif name == "send":
+                answers.append(generator.send(value))
+            else:
+                answers.append(generator.throw(cast("type[Exception]", value)()))
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it is the same
+            answers.append(_told(error))
+    return [*answers, list(generator)]
+
+
+async def _async_answers(generator: AsyncGenerator[object, object], given_operations: list[Operation]) -> list[object]:
+    answers: list[object] = []
+    for name, value in given_operations:
+        try:
+            if name == "close":
+                await generator.aclose()
+            elif name == "send":
+                answers.append(await generator.asend(value))
+            else:
+                answers.append(await generator.athrow(cast("type[Exception]", value)()))
+        except BaseException as error:  # noqa: BLE001  # as above
+            answers.append(_told(error))
+    return [*answers, [item async for item in generator]]
+
+
+def _told(error: BaseException) -> object:
+    return type(error), str(error), getattr(error, "value", None)
