@@ -54,7 +54,7 @@ class Delivery(Protocol):
 
 
 class NoDelivery:
-    """Nobody sends now: the spool is all there is, and whoever drains it later says how far they are."""
+    """Nobody sends from here: the spool is all there is, and whoever sends it says there how far they are."""
 
     upload: Upload | None = None
 
@@ -139,8 +139,10 @@ def sends_itself(settings: Settings, endpoints: tuple[str, ...]) -> bool:
         settings: This process's.
         endpoints: Gateways; empty: none is known.
     """
-    if settings.sender != "thread" or not endpoints:
-        return False
+    return settings.sender == "thread" and bool(endpoints) and _survived_fork()
+
+
+def _survived_fork() -> bool:
     from rankscope._connection import survived_fork  # not at the top, as below
 
     return survived_fork()
@@ -158,6 +160,8 @@ def deliver(settings: Settings, identity: Identity, *, endpoints: tuple[str, ...
         return NoDelivery()
     if settings.sender == "thread" and not endpoints:
         return NoGateway()
+    if settings.sender == "thread" and identity.process_role is ProcessRole.WORKER and not _survived_fork():
+        return NoDelivery()  # the rank that it was forked from sends it (`_worker_spools`)
     if settings.sender == "thread":
         # Not at the top: gRPC is loaded in a trainer only where a site forbids helper processes.
         from rankscope._thread_delivery import thread_delivery

@@ -13,6 +13,7 @@ from rankscope._connection import Access, Connection, Kind, survived_fork
 from rankscope._export import Obstacle, Upload
 from rankscope._identity import Identity
 from rankscope._settings import Settings
+from rankscope._worker_spools import WorkerSpools
 from rankscope.agent.adopt import Adopted, adopt
 from rankscope.errors import Rejected, Unavailable
 from rankscope.spool import SpoolError, SpoolHeldError
@@ -52,6 +53,9 @@ class ThreadDelivery:
         # Who works for a rank does not hold it.
         is_rank = identity.process_role is not ProcessRole.WORKER
         self._claim = Claim(self._connection, identity) if is_rank else None
+        self._root = settings.spool_root
+        self._identity = identity
+        self._workers: WorkerSpools | None = None
         self._adopted: Adopted | None = None
         self._fault: Obstacle | None = None
 
@@ -98,19 +102,23 @@ class ThreadDelivery:
             failure = f"nothing is sent from here ({error}); is something wrong with its disk?"
             self._fault = Obstacle(Unavailable(failure), is_lasting=True)
             return failure
+        if self._claim is not None:
+            self._workers = WorkerSpools(self._root, self._identity, connect=lambda: self._connection)
         return ""
 
     def close(self) -> None:
         """Give the rank up, and the gateway a moment for the last batches."""
+        deadline = time.monotonic() + GRACE_S
         if self._adopted is not None:
-            self._end(self._adopted)
+            self._end(self._adopted, deadline)
+        if self._workers is not None:
+            self._workers.close(deadline)
         if self._claim is not None:
             self._claim.close()
         self._connection.close()
 
-    def _end(self, adopted: Adopted) -> None:
+    def _end(self, adopted: Adopted, deadline: float) -> None:
         adopted.wake()
-        deadline = time.monotonic() + GRACE_S
         while not _is_removed(adopted) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
         adopted.close(CLOSE_S)

@@ -26,8 +26,17 @@ class Ended:
 
 def run_program(source: str, home: Path, **environ: str) -> Ended:
     """Run Python source with nothing of this machine's servers or launchers in its environment."""
+    return _ended(command_of(source), home, **environ)
+
+
+def run_file(program: Path, home: Path, **environ: str) -> Ended:
+    """Run a program that lies in a file: what it spawns reads it again."""
+    return _ended([sys.executable, str(program)], home, **environ)
+
+
+def _ended(command: list[str], home: Path, **environ: str) -> Ended:
     done = subprocess.run(
-        command_of(source),
+        command,
         capture_output=True,
         text=True,
         env=environment(home, **environ),

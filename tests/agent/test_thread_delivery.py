@@ -12,7 +12,7 @@ from rankscope.testing import rows_of
 from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import AgentStatus, Command
 from tests.agent.gateways import ScriptedGateway
-from tests.agent.programs import run_program
+from tests.agent.programs import run_file, run_program
 from tests.agent.spooled import rows_in
 from tests.agent.test_init import STEP
 
@@ -134,3 +134,40 @@ def test_a_child_forked_from_a_process_that_used_grpc_sends_nothing_and_says_so(
     assert any("forked from one that had used gRPC" in line for line in ended.said)
     assert [row["name"] for row in rows(gateway, "scalars")] == ["loss"]
     assert [row["name"] for row in rows_in(tmp_path / "spool", "scalars")] == ["child"]
+
+
+WORKERS = """
+import multiprocessing
+import rankscope
+
+def work(carrier):
+    run = rankscope.init(carrier=carrier, quiet=True)
+    with run.start_span("in a worker"):
+        pass
+    run.flush()
+
+if __name__ == "__main__":
+    run = rankscope.init("chars", run_id="r", upload_mode="{mode}", agent="thread")
+    with run.trace("batch") as batch:
+        worker = multiprocessing.get_context("{start}").Process(target=work, args=(batch.context(),))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0, worker.exitcode
+    rankscope.wait(timeout=60)
+    run.finish(wait="durable", timeout=60)
+"""
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_what_a_worker_of_a_rank_records_is_sent_too(
+    gateway: ScriptedGateway, tmp_path: Path, start: str, mode: str
+) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(WORKERS.format(start=start, mode=mode))
+
+    ended = run_file(program, tmp_path, RANKSCOPE_ENDPOINT=gateway.endpoint)
+
+    assert ended.code == 0, ended.err
+    names = [str(row["name"]) for row in rows(gateway, "spans")]
+    assert sorted(names) == ["batch", "in a worker"], ended.err

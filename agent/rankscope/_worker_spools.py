@@ -1,0 +1,101 @@
+"""Sends what the workers of a rank spool, from the rank's own process: where no agent does, nobody else would.
+
+A worker that was forked from a process that uses gRPC cannot send (its first call would hang), and one that was killed
+cannot any more. Promise: each spool has one sender; what is not sent when the rank ends stays for `rankscope drain`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rankscope._connection import Connection
+from rankscope._identity import Identity
+from rankscope.agent.adopt import Adopted, adopt
+from rankscope.spool import SpoolError, SpoolHead, SpoolHeldError, SpoolReader, spools
+from rankscope_proto.names import ProcessRole
+
+LOOK_S = 0.5
+"""How often new spools are looked for: workers live for seconds at least."""
+
+CLOSE_S = 0.2
+
+logger = logging.getLogger("rankscope")
+
+
+class WorkerSpools:
+    """Sends the spools of a rank's workers from threads of this process.
+
+    Args:
+        root: The folder of the spools.
+        identity: The rank's process.
+        connect: The way to a gateway; asked at each attempt.
+    """
+
+    def __init__(self, root: Path, identity: Identity, *, connect: Callable[[], Connection]) -> None:
+        self._root = root
+        self._identity = identity
+        self._connect = connect
+        self._adopted: dict[Path, Adopted] = {}
+        self._foreign: set[Path] = set()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rankscope-workers", daemon=True)
+        self._thread.start()
+
+    def close(self, deadline: float) -> None:
+        """Send what is left until then; the rest stays.
+
+        Args:
+            deadline: Monotonic second.
+        """
+        self._closed.set()
+        self._thread.join(max(CLOSE_S, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            return  # in a call of the disk: it ends with the process
+        self._tick()
+        while self._adopted and time.monotonic() < deadline:
+            self._finish()
+            time.sleep(0.02)
+        for one in self._adopted.values():
+            one.close(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._closed.wait(LOOK_S):
+            self._tick()
+
+    def _tick(self) -> None:
+        try:
+            self._finish()
+            for folder in spools(self._root):
+                if folder not in self._adopted and folder not in self._foreign and self._is_ours(folder):
+                    self._adopt(folder)
+        except (OSError, SpoolError) as error:
+            logger.debug("the spools of workers in %s are looked at again: %s", self._root, error)
+
+    def _finish(self) -> None:
+        for folder, one in list(self._adopted.items()):
+            if one.finish() or not folder.exists():
+                del self._adopted[folder]
+
+    def _is_ours(self, folder: Path) -> bool:
+        """Whether it is of a worker of this rank, in this launch, that does not send it itself now."""
+        head = SpoolHead.read(folder)
+        own = self._identity
+        of_this_rank = (head.run_id, head.launch_id, head.rank) == (own.run_id, own.launch_id, own.rank)
+        if not of_this_rank or head.process_role != ProcessRole.WORKER.code:
+            self._foreign.add(folder)
+            return False
+        if not head.sends_itself:
+            return True
+        reader = SpoolReader(folder)
+        try:
+            return reader.owner_is_gone
+        finally:
+            reader.close()
+
+    def _adopt(self, folder: Path) -> None:
+        try:
+            self._adopted[folder] = adopt(folder, connect=self._connect)
+        except SpoolHeldError:
+            return  # somebody drains the folder
