@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope._settings import Settings
+from rankscope._tracing_options import TracingOptions
 from rankscope.up import require
 
 if TYPE_CHECKING:
@@ -73,4 +74,4 @@ class HttpOptions:
             is_insecure=settings.insecure,
             project=settings.project,
         )
-        return Front(options, settings)
+        return Front(options, settings, redactor=TracingOptions.of(settings).redactor)

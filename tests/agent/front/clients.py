@@ -30,8 +30,18 @@ def at(seconds: float) -> str:
     return (BEGIN + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
-def event(sequence: int, kind: str, /, *, span: str = SPAN, **more: Any) -> dict[str, Any]:
-    """An event of a span that begins at `BEGIN`; every one states everything, as the clients' do."""
+def event(
+    sequence: int, kind: str, /, *, span: str = SPAN, more: Mapping[str, Any] | None = None, **stated: Any
+) -> dict[str, Any]:
+    """An event of a span that begins at `BEGIN`; every one states everything, as the clients' do.
+
+    Args:
+        sequence: Its number in the span.
+        kind: Of the event.
+        span: The span's id.
+        more: Fields whose names are no names of arguments.
+        stated: Fields.
+    """
     return {
         "trace_id": TRACE,
         "span_id": span,
@@ -43,16 +53,15 @@ def event(sequence: int, kind: str, /, *, span: str = SPAN, **more: Any) -> dict
         "kind": "rollout",
         "status": {"finished": "ok", "exception": "error", "interrupted": "interrupted"}.get(kind, "running"),
         "started_at": at(0),
-        **more,
+        **stated,
+        **(more or {}),
     }
 
 
-def whole(span: str = SPAN, **more: Any) -> list[dict[str, Any]]:
+def whole(span: str = SPAN, **stated: Any) -> list[dict[str, Any]]:
     """The two events of a span of two seconds."""
-    return [
-        event(1, "started", span=span, **more),
-        event(2, "finished", span=span, **{"ended_at": at(2), "duration_ms": 2000.0, **more}),
-    ]
+    end: dict[str, Any] = {"ended_at": at(2), "duration_ms": 2000.0, **stated}
+    return [event(1, "started", span=span, **stated), event(2, "finished", span=span, **end)]
 
 
 def body(*events: Mapping[str, Any]) -> bytes:

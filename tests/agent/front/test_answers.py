@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_a_request_that_was_refused_may_be_mended_under_its_key(front: Fronted) 
 def test_nothing_of_a_body_or_a_key_is_kept_for_the_comparison(front: Fronted) -> None:
     """Digests of both are."""
     secret = "sk-" + "a" * 40
-    front.send(*whole(attributes={"api_key": secret}, **{f"field {secret}": 1}), key=secret)
+    front.send(*whole(attributes={"api_key": secret}, more={f"field {secret}": 1}), key=secret)
 
     assert secret.encode() not in stored(front)
 
@@ -86,7 +87,7 @@ def stored(front: Fronted) -> bytes:
     return b"".join(path.read_bytes() for path in front.root.rglob("*") if path.is_file())
 
 
-SECRETS = {
+SECRETS: dict[str, dict[str, Any]] = {
     "a key that names one": {"attributes": {"api_key": "plain-looking"}},
     "nested": {"attributes": {"headers": {"Authorization": "plain-looking"}}},
     "a value": {"attributes": {"note": "Bearer plain-looking-token-0123456789"}},

@@ -21,6 +21,7 @@ from tests.agent.front.clients import BEGIN_NS, CHILD, SPAN, TRACE, Fronted, S, 
 from tests.ground.certificates import Authority
 
 OTHER = "00f067aa0ba902bf"
+ANYWHERE = "0.0.0.0"  # noqa: S104  # an address is only looked at here
 
 
 def made(root: Path, **options: Any) -> Front:
@@ -279,10 +280,10 @@ def test_beyond_loopback_it_listens_with_keys_and_tls_only(lacking: str, tmp_pat
     kept = {} if lacking == "both" else {name: path for name, path in given.items() if name != lacking}
 
     with pytest.raises(ConfigError, match=r"0\.0\.0\.0 is refused.*--http-"):
-        FrontOptions("0.0.0.0", 0, **kept).check()
+        FrontOptions(ANYWHERE, 0, **kept).check()
 
-    FrontOptions("0.0.0.0", 0, **given).check()
-    FrontOptions("0.0.0.0", 0, is_insecure=True).check()
+    FrontOptions(ANYWHERE, 0, **given).check()
+    FrontOptions(ANYWHERE, 0, is_insecure=True).check()
 
 
 def test_it_speaks_tls_where_it_has_a_certificate(tmp_path: Path) -> None:
