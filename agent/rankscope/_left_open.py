@@ -6,9 +6,9 @@ changes meanwhile is read and never changed; a span is in the file from a second
 """
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block
@@ -28,6 +28,9 @@ MOST_SPANS = 1_024
 LEAST_S = 0.25
 """Age at which what is said is looked at again: a hundred batches a second are not as many files."""
 
+SHARE = 20
+"""Times as long as it took to say it are left alone behind it: a thousand open spans take tens of milliseconds."""
+
 REFRESH_S = 5.0
 """Age at which it is said anew though nothing was opened or ended, as the duration goes on: that of a heartbeat."""
 
@@ -41,14 +44,30 @@ class LeftOpen:
     Args:
         recording: Where spans are opened.
         sealer: Makes a sealer like the one of the recording's batches.
+        keep: Puts the rows where they outlive the process; None: no span is open.
     """
 
-    def __init__(self, recording: "Recording", *, sealer: Callable[[], Sealer]) -> None:
+    def __init__(
+        self, recording: "Recording", *, sealer: Callable[[], Sealer], keep: Callable[[SealedBatch | None], object]
+    ) -> None:
         self._recording = recording
         self._sealer = sealer
+        self._keep = keep
+        self._least_s = LEAST_S
         self._said: frozenset[int] = frozenset()
         self._next_seq = 0
         self._at = float("-inf")
+
+    def see_to_it(self, next_seq: int) -> None:
+        """Say what is open, where that is due; called before what ended meanwhile is sealed.
+
+        Args:
+            next_seq: The number of the next batch. Spans that end from now on are in it or in one behind it.
+        """
+        if self.is_due(next_seq):
+            began_s = monotonic()
+            self._keep(self.batch(next_seq))
+            self._least_s = max(LEAST_S, SHARE * (monotonic() - began_s))
 
     def is_due(self, next_seq: int) -> bool:
         """Whether what was said last may be wrong by now, or soon missing a batch.
@@ -56,8 +75,8 @@ class LeftOpen:
         Args:
             next_seq: The number of the next batch: what is said is held against those sealed since.
         """
-        age_s = time.monotonic() - self._at
-        if age_s < LEAST_S:
+        age_s = monotonic() - self._at
+        if age_s < self._least_s:
             return False
         is_open = _ids(self._recording)
         if is_open != self._said:
@@ -68,9 +87,9 @@ class LeftOpen:
         """The rows of the spans that are open now; None: none is.
 
         Args:
-            next_seq: The number of the next batch. Spans that end from now on are in it or in one behind it.
+            next_seq: The number of the next batch.
         """
-        self._at, self._next_seq = time.monotonic(), next_seq
+        self._at, self._next_seq = monotonic(), next_seq
         spans = self._recording.open_spans.copy().values()
         self._said = frozenset(span.id for span in spans)
         begun = sorted((span for span in spans if span.start_mono_ns), key=_since)

@@ -66,7 +66,7 @@ class Pump:
         self._recording = recording
         self._exporter = exporter
         self._sealer = self._new_sealer()
-        self._left_open = LeftOpen(recording, sealer=self._new_sealer)
+        self._left_open = LeftOpen(recording, sealer=self._new_sealer, keep=exporter.leave_open)
         self._held: deque[SealedBatch] = deque()
         self._shortage = Shortage()
         self._taken_rows = 0
@@ -162,7 +162,7 @@ class Pump:
         return min(self._seal_at, self._sync_at, self._beat_at) - time.monotonic()
 
     def _turn(self) -> None:
-        self._shielded(self._leave_open)
+        self._shielded(lambda: self._left_open.see_to_it(self._sealer.next_seq))
         # A producer faster than this thread must not keep it from the rest.
         while self._goes_on() and self._may_drain() and self._drain() and time.monotonic() < self._beat_at:
             pass
@@ -180,11 +180,6 @@ class Pump:
         if now >= self._seal_at and not self._held:
             self._seal()
             self._deliver()
-
-    def _leave_open(self) -> None:
-        # Before anything is drained: what ends from now on is in the next batch, or behind it.
-        if self._left_open.is_due(self._sealer.next_seq):
-            self._exporter.leave_open(self._left_open.batch(self._sealer.next_seq))
 
     def _goes_on(self) -> bool:
         return self._ending is None and not self._flushes

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from rankscope import Run
+from rankscope._export import SealedBatch
 from rankscope._heartbeat import open_span_block
-from rankscope._left_open import LEAST_S, MOST_SPANS, REFRESH_S, LeftOpen
+from rankscope._left_open import LEAST_S, MOST_SPANS, REFRESH_S, SHARE, LeftOpen
 from rankscope._recording import Recording
 from rankscope._seal import Sealer
 from rankscope.testing import ManualClock, MemoryExporter, rows_of
@@ -59,12 +60,23 @@ class Watched:
         self.clock = ManualClock()
         self.run = Run(MemoryExporter(), clock=self.clock)
         self._recording = recording_of(self.run)
+        self.kept: list[SealedBatch | None] = []
+        self.keeping_s = 0.0
         self._left = LeftOpen(
             self._recording,
             sealer=lambda: Sealer(self._recording.identity, clock=self.clock, masks=self._recording.masks),
+            keep=self._take,
         )
         self._now = 0.0
-        monkeypatch.setattr("rankscope._left_open.time.monotonic", lambda: self._now)
+        monkeypatch.setattr("rankscope._left_open.monotonic", lambda: self._now)
+
+    def _take(self, batch: SealedBatch | None) -> None:
+        self.kept.append(batch)
+        self.pass_s(self.keeping_s)
+
+    def see_to_it(self) -> None:
+        """Do as the sealing thread does."""
+        self._left.see_to_it(0)
 
     def pass_s(self, seconds: float) -> None:
         """Let so much time pass."""
@@ -131,6 +143,20 @@ def test_it_is_said_again_only_where_it_may_be_wrong(watched: Watched) -> None:
     assert watched.message(next_seq=1) is None
     watched.pass_s(REFRESH_S)
     assert not watched.is_due(next_seq=2), "nothing is open"
+
+
+def test_a_disk_that_takes_its_time_is_written_to_less_often(watched: Watched) -> None:
+    watched.keeping_s = 0.5
+    watched.run.start_span("a")
+    watched.see_to_it()
+    watched.run.start_span("b")
+
+    watched.pass_s(SHARE * 0.5 - 0.6)
+    watched.see_to_it()
+    assert len(watched.kept) == 1
+    watched.pass_s(0.2)
+    watched.see_to_it()
+    assert len(watched.kept) == 2
 
 
 def test_of_very_many_open_spans_the_oldest_are_said_and_the_others_counted(watched: Watched) -> None:
