@@ -33,6 +33,7 @@ from rankscope_query_api.routes import (
     tensors,
     tql,
     trace,
+    trace_steps,
     traces,
 )
 from rankscope_query_api.routes.asking import PREFIX
@@ -66,7 +67,7 @@ def create_app(
     app.state.settings = settings
     app.state.metrics = metrics or Metrics()
     app.include_router(health.router)
-    for module in (runs, deletion, completeness, storage, traces, trace, steps, tensors, findings, tql):
+    for module in (runs, deletion, completeness, storage, traces, trace_steps, trace, steps, tensors, findings, tql):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
     app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback_host(settings.host))

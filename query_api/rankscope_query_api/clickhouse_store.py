@@ -13,6 +13,7 @@ from rankscope_query_api.reading.spans import ClickHouseSpans
 from rankscope_query_api.reading.storage import ClickHouseStorage
 from rankscope_query_api.reading.tensors import ClickHouseTensors
 from rankscope_query_api.reading.trace_detail import ClickHouseTraceDetail
+from rankscope_query_api.reading.trace_steps import ClickHouseTraceSteps
 from rankscope_query_api.reading.traces import ClickHouseTraces
 from rankscope_query_api.values import RunKey, Table, Value
 
@@ -40,6 +41,7 @@ class ClickHouseStore:
         self.runs = ClickHouseRuns(self._door)
         self.traces = ClickHouseTraces(self._door)
         self.detail = ClickHouseTraceDetail(self._door)
+        self.trace_steps = ClickHouseTraceSteps(self._door)
         self.spans = ClickHouseSpans(self._door)
         self.tensors = ClickHouseTensors(self._door)
         self.ledger = ClickHouseLedger(self._door)

@@ -24,10 +24,13 @@ from rankscope_query_api.values import (
     Scope,
     Slice,
     SpanPlace,
+    StepBucket,
     StepTimes,
+    StepWindow,
     StorageState,
     Table,
     TensorFilter,
+    TraceCount,
     TraceFilter,
     TracePlace,
     Value,
@@ -167,6 +170,23 @@ class TraceDetailReader(Protocol):
         ...
 
 
+class TraceStepReader(Protocol):
+    """Traces by the step they begin at."""
+
+    async def buckets(
+        self, key: RunKey, window: StepWindow, *, metric: str, limit: int, after: int | None
+    ) -> Slice[StepBucket]:
+        """The steps of the window after one, ascending, at which a trace begins or the metric ("": none) has a point.
+
+        A trace is counted at its least step, and is in no bucket where its spans have none.
+        """
+        ...
+
+    async def count(self, key: RunKey) -> TraceCount:
+        """The traces of the run, whatever their steps."""
+        ...
+
+
 class SpanReader(Protocol):
     """Steps and their spans."""
 
@@ -235,6 +255,11 @@ class TraceStore(Protocol):
     @property
     def detail(self) -> TraceDetailReader:
         """One trace."""
+        ...
+
+    @property
+    def trace_steps(self) -> TraceStepReader:
+        """Traces by step."""
         ...
 
     @property

@@ -252,6 +252,40 @@ class RootCount:
 
 
 @dataclass(frozen=True, slots=True)
+class StepWindow:
+    """Steps from one to another, both among them."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepBucket:
+    """What the traces of a run come to that begin at one step, and what a metric was at it.
+
+    Attributes:
+        step: The least step of these traces.
+        traces: What is stored of them, by column of `reading.trace_steps.BUCKETS`; None: no trace begins here.
+        points: The metric, by column of `reading.trace_steps.POINTS`; None: it has no point here, or none is asked for.
+        running: Traces among them that a living process has a span open of.
+    """
+
+    step: int
+    traces: Record | None
+    points: Record | None
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCount:
+    """The traces of a run that have stored spans: all, those without a step, and those with an error."""
+
+    total: int
+    stepless: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PathTotal:
     """What one rank did at one path within a step.
 

@@ -9,11 +9,22 @@ from sqlglot import exp
 from rankscope_proto.columns import SECTIONS
 from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.reading import deletion, ledger, open_now, runs, spans, tensors, totals, trace_detail, traces
+from rankscope_query_api.reading import (
+    deletion,
+    ledger,
+    open_now,
+    runs,
+    spans,
+    tensors,
+    totals,
+    trace_detail,
+    trace_steps,
+    traces,
+)
 
 STATEMENTS = [
     statement
-    for module in (runs, traces, open_now, totals, trace_detail, spans, tensors, ledger, deletion)
+    for module in (runs, traces, open_now, totals, trace_detail, trace_steps, spans, tensors, ledger, deletion)
     for statement in module.STATEMENTS
 ]
 OF_PROJECT = {
