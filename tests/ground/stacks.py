@@ -56,6 +56,11 @@ class Stack:
         return str(self._discovery()["query"])
 
     @property
+    def ingest(self) -> str:
+        """The HTTP ingest's address, such as http://127.0.0.1:8472."""
+        return str(self._discovery()["ingest"])
+
+    @property
     def child(self) -> Child:
         """The process itself."""
         return self._child

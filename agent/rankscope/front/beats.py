@@ -15,15 +15,15 @@ _KINDS = {kind.value: kind.code for kind in SpanKind}
 
 
 def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
-    """The open spans of a run, at least one, as a block of `open_spans`."""
+    """The open spans of a run as a block of `open_spans`; one row without any where nothing is open."""
     stacks: dict[bytes, list[tuple[Kept, Half]]] = {}
     for kept in spans:
         stacks.setdefault(kept.trace, []).append((kept, Half.of_text(kept.body)))
-    rows = [_outermost_first(stack)[:MAX_STACK] for stack in list(stacks.values())[:MAX_TRACES]]
+    rows = [_outermost_first(stack)[:MAX_STACK] for stack in list(stacks.values())[:MAX_TRACES]] or [[]]
     flat = [one for stack in rows for one in stack]
     columns: dict[str, Column] = {
         "heartbeat": [at_ns] * len(rows),
-        "thread": [str(stack[0][1].value("thread_id") or "HTTP ingest") for stack in rows],
+        "thread": [_thread(stack) for stack in rows],
         "stack_span_id": [int.from_bytes(kept.span, "big") for kept, _ in flat],
         "stack_name": [str(half.value("name") or "") for _, half in flat],
         "stack_start": [half.started_ns for _, half in flat],
@@ -33,6 +33,10 @@ def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
         "stack_n": [len(stack) for stack in rows],
     }
     return Block("open_spans", len(rows), columns)
+
+
+def _thread(stack: Sequence[tuple[Kept, Half]]) -> str:
+    return str((stack and stack[0][1].value("thread_id")) or "HTTP ingest")
 
 
 def _outermost_first(stack: Sequence[tuple[Kept, Half]]) -> list[tuple[Kept, Half]]:

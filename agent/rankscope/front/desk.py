@@ -39,6 +39,9 @@ IDLE_NS = 60 * S_NS
 """How long a run's stream goes on without an event and without an open span."""
 
 BEAT_NS = 5 * S_NS
+SOON_NS = S_NS
+"""How often what is open is said: always, and where something changed."""
+
 FORGET_NS = 60 * S_NS
 RETRY_NS = S_NS
 BATCH_ROWS = 2_000
@@ -83,7 +86,8 @@ class Desk:
         self._outbox = outbox
         self._redactor = redactor
         self._clock = clock
-        self._beat_at = self._forget_at = 0
+        self._beat_at = self._beaten_ns = self._forget_at = 0
+        self._told: set[int] = set()
 
     def accept(self, name: RunName, key: str, body: bytes) -> bytes:
         """Take a request.
@@ -115,6 +119,7 @@ class Desk:
             self._book.note_answer(run, place, answer, due=self._clock.wall_ns() + OPEN_NS)
             reach("front.before_accept")
         reach("front.after_accept")
+        self._beat_at = min(self._beat_at, self._beaten_ns + SOON_NS)
         return answer.text.encode()
 
     def tend(self) -> int:
@@ -210,10 +215,13 @@ class Desk:
         """Say what is open, and end the streams of runs of which nothing is heard."""
         if now_ns < self._beat_at:
             return
-        self._beat_at = now_ns + BEAT_NS
+        self._beaten_ns, self._beat_at = now_ns, now_ns + BEAT_NS
         runs = self._book.open_runs()
-        for run in runs[:MOST_STREAMS]:
+        still = set(runs[:MOST_STREAMS])
+        # Once more for those where nothing is open any more: the last heartbeat is what is believed.
+        for run in (*still, *self._told.intersection(self._outbox.streams) - still):
             self._outbox.say(run, (heartbeat(self._book.open_spans(run), at_ns=now_ns),))
+        self._told = still
         quiet = {run for run, used_ns in self._outbox.streams.items() if now_ns - used_ns > IDLE_NS}
         for run in quiet.difference(runs):
             self._outbox.end(run)

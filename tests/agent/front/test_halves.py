@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -264,6 +264,21 @@ def test_what_is_open_is_said_with_each_heartbeat(front: Fronted) -> None:
     assert row["stack_kind"] == [SpanKind.ROLLOUT.code, SpanKind.MODEL.code]
     assert [f"{high:016x}" for high in row["stack_trace_hi"]] == [TRACE[:16]] * 2
     assert row["heartbeat"] == front.clock.wall_ns()
+
+
+def test_what_begins_and_ends_is_said_within_a_second_and_then_now_and_then(front: Fronted) -> None:
+    front.written()
+    front.send(event(1, "started"))
+    front.written(after_s=1)
+    front.written(after_s=1)
+    front.written(after_s=5)
+    front.send(whole()[1])
+    front.written(after_s=1)
+    front.written(after_s=30)
+
+    said = [len(cast("list[int]", row["stack_span_id"])) for row in rows_in(front.root, "open_spans")]
+
+    assert said == [1, 1, 0]
 
 
 def test_a_run_of_which_nothing_is_heard_ends_its_stream_and_begins_another_when_it_is(front: Fronted) -> None:
