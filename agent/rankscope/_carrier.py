@@ -37,7 +37,7 @@ class Carrier:
         parent: The span it is of.
         run_id: Its run; "": it names none.
         project: The run's project; "": it names none.
-        launch_id: The run's launch, 16 bytes; empty: it names none.
+        launch_id: The run's launch, 16 bytes, all zero where nothing is recorded; empty: it names none.
         rank: The rank of the process that has the span; -1: none.
         world_size: Ranks of the launch, at least 1.
     """
@@ -173,12 +173,11 @@ def _of_run(given: Mapping[str, object]) -> Carrier:
     # Whoever does the work has a rank of its own: only one that somebody stated goes before it.
     scope.rank = None if rank == process_rank else rank
     serves = rank if process_rank is None else process_rank
-    launch_id = given.get("launch_id")
     carrier = Carrier(
         RemoteParent(trace, span, scope),
         run_id=_text(given, "run_id"),
         project=_text(given, "project"),
-        launch_id=hex_id(launch_id, 32).to_bytes(16, "big") if launch_id else b"",
+        launch_id=_launch(given),
         rank=-1 if serves is None else serves,
         world_size=_whole(given, "world_size", most=MAX_RANK) or 1,
     )
@@ -193,6 +192,18 @@ def _is_in_step_trace(carrier: Carrier) -> bool:
         return False
     upper, lower = step_trace_id(carrier.run_id, carrier.launch_id, step)
     return carrier.parent.trace == upper << 64 | lower
+
+
+def _launch(given: Mapping[str, object]) -> bytes:
+    """The launch's id: all zero where the run is not recorded."""
+    text = _text(given, "launch_id")
+    try:
+        launch_id = bytes.fromhex(text)
+    except ValueError:
+        launch_id = b"?"
+    if len(launch_id) not in (0, 16):
+        raise ValueError(f"the carrier's launch_id is {text!r}: it is 32 hex digits, as span.context() gives it")
+    return launch_id
 
 
 def _text(given: Mapping[str, object], key: str) -> str:

@@ -64,6 +64,8 @@ def joined_run(carrier: Carrier | None, *, project: str | None, run_id: str | No
                 "the carrier says it"
             )
     said = {"project": carrier.project, "run_id": carrier.run_id, "launch_id": carrier.launch_id.hex()}
+    if not any(carrier.launch_id):  # nobody records the run, and it would have no beginning
+        said["upload_mode"] = "disabled"
     return {name: value for name, value in said.items() if value}
 
 

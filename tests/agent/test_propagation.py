@@ -23,6 +23,7 @@ from tests.agent.programs import run_program
 from tests.agent.spooled import rows_in
 from tests.agent.test_trace_op import parent_of, spans_of
 
+IDS = {"run_id": "r", "trace_id": "a" * 32, "span_id": "b" * 16}
 FAR = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -109,7 +110,7 @@ def test_work_for_another_rank_is_of_the_rank_that_does_it_unless_somebody_state
             pass
         with doing.attach_trace_context(asking.trace("b", rank=7).context()), doing.span("for rank 7"):
             pass
-        by_hand = {"run_id": "r", "trace_id": "a" * 32, "span_id": "b" * 16, "thread_id": "t", "rank": 5}
+        by_hand = {**IDS, "thread_id": "t", "rank": 5}
         with doing.attach_trace_context(by_hand), doing.span("for rank 5"):
             pass
 
@@ -169,9 +170,14 @@ def test_where_nothing_is_recorded_any_carrier_is_taken() -> None:
         ({"trace_id": "1"}, ValueError, "'trace_id'"),
         ({"run_id": "r", "trace_id": "1", "span_id": "b" * 16}, ValueError, "32 hex digits"),
         ({"run_id": "r", "trace_id": "a" * 32}, ValueError, "16 hex digits"),
-        ({"run_id": "r", "trace_id": "a" * 32, "span_id": "b" * 16, "step": "x"}, ValueError, "carrier's step"),
-        ({"run_id": "r", "trace_id": "a" * 32, "span_id": "b" * 16, "rank": True}, ValueError, "carrier's rank"),
-        ({"run_id": 3, "trace_id": "a" * 32, "span_id": "b" * 16}, ValueError, "carrier's run_id"),
+        ({**IDS, "step": "x"}, ValueError, "carrier's step"),
+        ({**IDS, "rank": True}, ValueError, "carrier's rank"),
+        (
+            {"run_id": "r", "trace_id": "a" * 32, "span_id": "b" * 16, "launch_id": "x"},
+            ValueError,
+            "carrier's launch_id",
+        ),
+        ({**IDS, "run_id": 3}, ValueError, "carrier's run_id"),
         ("banana", ValueError, "W3C traceparent"),
         ({"traceparent": "00-zz"}, ValueError, "W3C traceparent"),
     ],

@@ -271,6 +271,24 @@ def test_a_carrier_and_what_init_is_asked_for_may_not_contradict(tmp_path: Path)
     ]
 
 
+def test_whoever_works_for_a_run_that_is_not_recorded_records_nothing_and_fails_nowhere(tmp_path: Path) -> None:
+    main = """
+    context = multiprocessing.get_context("spawn")
+    with rankscope.init(upload_mode="disabled") as run, run.trace("a") as span:
+        worker = context.Process(target=work, args=(span.context(),))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+        with run.attach_trace_context(span.context()):
+            pass
+    """
+
+    ended = run_trainer(main, tmp_path)
+
+    assert ended.code == 0, ended.err
+    assert not (tmp_path / "spool").exists()
+
+
 def test_a_traceparent_alone_joins_no_run_and_is_the_parent_of_roots(tmp_path: Path) -> None:
     main = """
     carrier = {"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"}
