@@ -36,10 +36,11 @@ _QUOTED = {
 }
 _BARE = re.compile(r"(?:[^\s\"'<>&;,)\]}\\]|[,)\]}](?![\s,;:)\]}\"'\\]|$|[\w-]+[=:])|\\(?![nrt\"']))+")
 _CREDENTIALS = re.compile(
-    r"(?:(?:digest|aws4-hmac-sha256)\s[^\r\n\"'<>]+|(?:(?:bearer|basic|token|api-?key|negotiate)\s+)?[^\s\"',;<>)\]}\\]+)",
+    r"(?:(?:digest|aws4-hmac-sha256)\s[^\r\n]+|(?:(?:bearer|basic|token|api-?key|negotiate)\s+)?[^\s\"',;<>)\]}\\]+)",
     re.IGNORECASE,
 )
 _COOKIES = re.compile(r"[^\s;,\"'<>=]+=[^\s;\"'<>]+(?:;\s*[^\s;\"'<>]+)*")
+_PHRASE = re.compile(r"[^\r\n\"'<>,;]+")
 _CHAINED = re.compile(r"\s*=(?!=)")
 """After a value: it is a variable that is assigned itself."""
 
@@ -63,7 +64,7 @@ class Assignments:
         begin = reach + len(text[reach:start].rstrip(_NAME_CHARACTERS))
         after = _end(_NAME_TAIL, text, start)
         name = text[begin:after]
-        kind = self._names.kind(name) or self._unusual(text, begin, name=name)
+        kind = self._kind(text, begin, name=name)
         if kind is None:
             return None
         found = _ASSIGNMENT.match(text, after) or _FOLLOWED.match(text, after)
@@ -89,11 +90,16 @@ class Assignments:
         extent = _extent(text, found.end(), opening=found["opening"], kind=kind, name=name)
         return _judged(text, extent, name=name, kind=kind, is_quoted=bool(found["opening"]), is_loose=False)
 
-    def _unusual(self, text: str, begin: int, *, name: str) -> NameKind | None:
-        """The kind of a name in two words, and of `Pwd` where something is assigned to it."""
+    def _kind(self, text: str, begin: int, *, name: str) -> NameKind | None:
+        """The kind of a name where it stands: in an address `token` is no word, nor is `Pwd` a folder."""
+        kind = self._names.kind(name)
+        if kind is NameKind.VAGUE:
+            return NameKind.SECRET if text[begin - 1 : begin] in ("?", "&") else kind
+        if kind is not None:
+            return kind
         if name.lower() == "pwd":
             return NameKind.PASSWORD  # a folder is told by its look
-        if name.lower() not in ("key", "token", "keys"):
+        if name.lower() not in ("key", "keys"):
             return None
         before = _SPACED.search(text, max(0, begin - _REACH), begin)
         return None if before is None else self._names.kind(text[before.start() : begin] + name)
@@ -121,7 +127,7 @@ def _extent(text: str, start: int, *, opening: str, kind: NameKind, name: str) -
     elif kind is NameKind.HEADER:
         found = (_COOKIES if "cookie" in name.lower() else _CREDENTIALS).match(text, start) or _BARE.match(text, start)
     else:
-        found = _BARE.match(text, start)
+        found = (_PHRASE if kind is NameKind.PHRASE else _BARE).match(text, start)
     return None if found is None else found.span()
 
 

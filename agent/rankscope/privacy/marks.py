@@ -63,6 +63,8 @@ class Marks:
     def places(self, text: str) -> list[Place]:
         """Where marks begin, in order, each with what finds its secret."""
         lowered = _lowered(text)
+        if len(lowered) != len(text):
+            lowered = _ascii_lowered(text)
         places: list[Place] = []
         for gate, search, marks in self._gates:
             if gate in lowered:
@@ -71,10 +73,7 @@ class Marks:
                     mark = marks[(found.lastindex or 1) - 1]
                     places.append((found.start() - mark.width, mark.finder))
                     found = search(lowered, found.end())
-        if places:
-            if len(lowered) != len(text):
-                return self.places(_ascii_lowered(text))
-            places.sort(key=_start)
+        places.sort(key=_start)
         return places
 
 
@@ -111,7 +110,7 @@ def _marks(names: Names) -> Iterator[Mark]:
     yield Mark("z", shapes.GOOGLE, "ai", 2, r"a[\w-]{30}")
     yield from _underscored()
     yield from _hyphened()
-    yield Mark("-", shapes.curl_user, r"\s", 0, r"u\s")
+    yield Mark("-", shapes.curl_user, r"\s", 0, r"u[^-]")
     yield Mark("-", shapes.curl_user, "-", 1, "user[ =]")
     yield Mark("-", option, "-", 1, r"[a-z][\w-]{1,40}+\s{1,4}+[^-\s]")
     yield Mark("/", shapes.userinfo, ":/", 2, r"[^\s\"'<>@]{1,512}+@")

@@ -33,12 +33,16 @@ class NameKind(Enum):
     HEADER = "header"
     """A whole header value, words and all: `Authorization`, `Cookie`."""
 
+    PHRASE = "phrase"
+    """Words to the end of the line."""
+
     VAGUE = "vague"
     """`token`: a secret to a client, a piece of text to a language model."""
 
 
 _HEADERS = ("authorization", "proxy_authorization", "cookie", "cookies", "set_cookie")
-_PASSWORDS = ("password", "passwd", "passphrase", "pass_word", "pass_phrase", "password_hash", "passwd_hash")
+_PASSWORDS = ("password", "passwd", "pass_word", "password_hash", "passwd_hash")
+_PHRASES = ("passphrase", "pass_phrase", "seed_phrase", "recovery_phrase", "mnemonic_phrase")
 _SECRETS = words("""
     access_key access_token account_key admin_key anthropic_key api_key api_secret api_token apikey apitoken app_key
     application_key auth auth_key authkey authtoken aws_key azure_key bearer client_key cohere_key connection_key
@@ -80,12 +84,13 @@ ENDINGS = {
     **dict.fromkeys(_SECRETS, NameKind.SECRET),
     **dict.fromkeys(_PLURALS, NameKind.SECRET),
     **dict.fromkeys(_PASSWORDS, NameKind.PASSWORD),
+    **dict.fromkeys(_PHRASES, NameKind.PHRASE),
     **dict.fromkeys(_HEADERS, NameKind.HEADER),
 }
 """Names of secrets and their kinds: a name is one where it is one of these or ends with `_` and one of them."""
 
 _ENDING = re.compile(rf"(?:^|_)({'|'.join(sorted(ENDINGS, key=len, reverse=True))})$")
-_COMPOUND = re.compile(r"(?:password|passwd|passphrase)$")
+_COMPOUND = re.compile(r"(?:password|passwd)$")
 """`PGPASSWORD`, `dbpassword`: one word that ends so."""
 
 _WORKING_FOLDER = frozenset(("pwd", "old_pwd", "oldpwd"))

@@ -45,7 +45,6 @@ _SHORT = 48
 _NUMBERS = frozenset((int, float, bool, NoneType))
 _SCALARS = _NUMBERS | {str}
 _TEXT = frozenset((str,))
-_NO_SECRET = (False, "")
 _MORE = "…"
 _write = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
@@ -72,6 +71,10 @@ class Judge(Protocol):
     @property
     def key(self) -> Callable[[str], tuple[bool, str] | None]:
         """Of a key: None where it is none's and may be shown; else whether it names a secret, and how it is shown."""
+        ...
+
+    def is_secret(self, key: str) -> bool:
+        """Whether what has this name is a secret."""
         ...
 
     def may_change(self, text: str) -> bool:
@@ -258,7 +261,7 @@ class _Bounding:
                 name = self._rare_key(name, judged, kept)
             names_secret = judged is not None and judged[0]
             if key == "value" and told:
-                names_secret = (odd(told) or _NO_SECRET)[0]
+                names_secret = self._judge.is_secret(told)
             self.room -= len(name) + _KEY_BYTES
             kept[name] = plain(item, is_secret=names_secret or is_secret)
         if len(kept) < len(value):
@@ -280,7 +283,7 @@ class _Bounding:
         kinds = set(map(type, items[:WHOLE]))
         if kinds <= _NUMBERS:
             kept = self._numbers(items if length <= WHOLE else items[:HEAD])
-        elif length == 2 and type(items[0]) is str and (self._odd(items[0][-LONGEST:]) or _NO_SECRET)[0]:
+        elif length == 2 and type(items[0]) is str and self._judge.is_secret(items[0]):
             kept = [self._plain(items[0], is_secret=is_secret), self._plain(items[1], is_secret=True)]
         else:
             kept = self._items(items[:WHOLE], is_secret=is_secret)

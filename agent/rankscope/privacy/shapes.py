@@ -66,13 +66,14 @@ def bearer(text: str, start: int) -> Extent | None:
     if found is None or _PROSE.fullmatch(found["token"]):
         return None
     is_word = _WORD.fullmatch(found["token"]) is not None
-    is_prose = is_word and (text[start] == "b" or _PROSE_AFTER.match(text, found.end()) is not None)
+    begins = text[start] == "b" or text[max(0, start - 2) : start].strip(" \n-*>") in ("", ".", "?", "!", ":")
+    is_prose = is_word and begins and (text[start] == "b" or _PROSE_AFTER.match(text, found.end()) is not None)
     return None if is_prose else found.span("token")
 
 
 def _is_shown(password: str) -> bool:
     """Whether the address shows where a password goes."""
-    return password[0] in "$%{*<[" or not password.strip("*x")
+    return password[0] in "${<[" or password.startswith(("%(", "%s")) or not password.strip("*x")
 
 
 def _is_password(password: str) -> bool:
@@ -111,7 +112,7 @@ JWT = _token(r"eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)*")
 HOOK_ADDRESS = Shape(re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{12,})"))
 DISCORD_ADDRESS = Shape(re.compile(r"webhooks/(\d{12,}/[\w-]{16,})"))
 BASIC = Shape(re.compile(r"(?i)basic\s{1,4}([A-Za-z0-9+/]{8,}={0,2})"), _is_pair)
-CURL_USER = Shape(re.compile(r"(?:-u|--user)[ =]{1,2}[\"']?[^\s:\"']+:(?!\d+(?:\s|$))([^\s\"']{3,})"), _is_password)
+CURL_USER = Shape(re.compile(r"(?:-u ?|--user[ =])[\"']?[^\s:\"']+:(?!\d+(?:\s|$))([^\s\"']{3,})"), _is_password)
 
 _PASSWORD = Shape(re.compile(r"://[^\s/?#\"'<>@:\[]*:([^\s/?#\"'<>]+)@"), _is_password)
 _RAW_PASSWORD = Shape(

@@ -28,17 +28,20 @@ _NUMBER = re.compile(
     r"[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?(?:%|[a-z]{1,3}(?:/[a-z]{1,5})?)?|0x[0-9a-f]+", re.IGNORECASE
 )
 _DIGITS = re.compile(r"\d{4,}")
-_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
+_CALL = re.compile(r"(?:[A-Za-z_][\w.]*)?[(\[]")
 _ATTRIBUTE = re.compile(r"(?:[A-Za-z_]+\.)+[A-Za-z_]+")
 _CLASS = re.compile(r"(?:[A-Z][a-z]+){2,}|[A-Z]{2,}(?:[A-Z][a-z]+)+")
 _SNAKE = re.compile(r"_?[a-z]+(?:_[a-z]+)+_?")
 _STEM = re.compile(r"pass|secret|token|key")
 _PLACEHOLDER = re.compile(
-    r"[$<%{\[(*@]|\.\.\.|['\"\\]?$|.*(?:\$\{|\{\{|\{\w*[}.\[(:!]|%\(|\*\*\*|…|\.\.\.|\[REDACTED\])"
+    r"\$(?:[A-Z_][A-Z0-9_]*|[a-z_]+)$|@[A-Za-z_]+@?$|<.*>$|\[.*\]$|\*+$|%[A-Z_]+%$|%s$|['\"\\]?$"
+    r"|.*(?:\$[{(]|%\(|\{\{|\{[\w.]*(?:[!:\[(][^}]*)?\}|\*\*\*|…|\.\.\.|\[REDACTED)"
 )
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.-]*(?:/|$)")
 _ONE_CHARACTER = re.compile(r"(.)\1*")
 _LOWER = re.compile(r"[a-z]+")
+
+_WHOLE_LINES = (NameKind.HEADER, NameKind.PHRASE)
 
 SHORTEST = 3
 """Characters that a value has at least before it is taken for a secret."""
@@ -65,9 +68,9 @@ def is_secret_value(value: str, name: str, kind: NameKind, *, is_quoted: bool, i
         return kind is NameKind.PASSWORD and _DIGITS.fullmatch(value) is not None
     is_word = kind is NameKind.HEADER and not is_quoted and value.isalpha()
     if is_loose or is_word or kind is NameKind.VAGUE:
-        return _looks_random(value, shortest_word=_LONG if is_loose else _WORD) and not _is_code(value, name)
+        return _looks_random(value) and not _is_code(value, name)
     if is_quoted:
-        return kind is NameKind.HEADER or " " not in value or _may_hold_spaces(value, name)
+        return kind in _WHOLE_LINES or " " not in value or _may_be_words(value)
     return not _is_code(value, name)
 
 
@@ -89,6 +92,8 @@ def _is_called(value: str, name: str) -> bool:
 
 def _is_code(value: str, name: str) -> bool:
     """Whether the value is an expression, or a variable or a type by its name."""
+    if name.isupper() and value[-1].isalnum() and any(map(str.isdigit, value)):
+        return False  # PASSWORD=x(7: a shell's variable, and no expression ends so
     if _CALL.match(value) or _ATTRIBUTE.fullmatch(value) or _CLASS.fullmatch(value):
         return True
     own = normal(name).rpartition("_")[2]
@@ -99,17 +104,18 @@ def _is_code(value: str, name: str) -> bool:
     return is_variable and not _STEM.search(value)
 
 
-def _may_hold_spaces(value: str, name: str) -> bool:
-    """A sentence beside `password` is a label of a form; a passphrase has spaces, and so has a secret with digits."""
-    return "phrase" in name.lower() or any(map(str.isdigit, value))
+def _may_be_words(value: str) -> bool:
+    """A sentence beside `password` is the label of a form: "Enter your password"."""
+    return not value[0].isupper() or any(map(str.isdigit, value))
 
 
-def _looks_random(value: str, *, shortest_word: int) -> bool:
+def _looks_random(value: str) -> bool:
+    """Whether this is no word: `token: attention` is what a language model writes."""
     if " " in value:
         return False
     has_digit = any(map(str.isdigit, value))
     if has_digit and any(map(str.isalpha, value)):
         return len(value) >= _MIXED
     if _LOWER.fullmatch(value):
-        return len(value) >= shortest_word
+        return len(value) >= _LONG or _STEM.search(value) is not None
     return not value.istitle() and len(value) >= _WORD
