@@ -181,6 +181,10 @@ def _of_run(given: Mapping[str, object]) -> Carrier:
         rank=-1 if serves is None else serves,
         world_size=_whole(given, "world_size", most=MAX_RANK) or 1,
     )
+    header = _text(given, TRACEPARENT)
+    if header and not read_traceparent(header).is_kept:
+        # Within a run the trace is one decision, whatever a process was told to sample.
+        scope.left_out = TRACE_LEFT_OUT
     if _is_in_step_trace(carrier):
         scope.flags |= SPAN_FLAGS["in_step_trace"]
     return carrier

@@ -96,9 +96,30 @@ def test_the_context_of_a_span_that_is_left_out_is_that_of_its_nearest_kept_ance
         assert further.context()["traceparent"] == kept.context()["traceparent"]
 
 
-def test_the_context_of_a_trace_that_is_left_out_says_so_to_other_systems() -> None:
-    with Run(MemoryExporter(), tracing=TracingOptions(sample_rate=0.0)) as run, run.trace("out") as out:
-        assert out.context()["traceparent"] == f"00-{out.trace_id}-{out.span_id}-00"
+def test_a_trace_that_is_left_out_is_so_in_other_processes_too() -> None:
+    exporter = MemoryExporter()
+    near, far = (Identity("p", "r", b"l" * 16, bytes([rank]) * 16, rank=rank, world_size=2) for rank in (0, 1))
+
+    with Run(MemoryExporter(), identity=near, tracing=TracingOptions(sample_rate=0.0)) as asking:
+        out = asking.trace("out")
+    with Run(exporter, identity=far) as doing:
+        attached = doing.attach_trace_context(out.context())
+        with doing.span("work") as work, work.span("within"):
+            pass
+        attached.detach()
+
+    assert out.context()["traceparent"] == f"00-{out.trace_id}-{out.span_id}-00"
+    assert exporter.rows("spans") == []
+    assert [(row["cause"], row["count"]) for row in exporter.rows("gaps")] == [("sampled", 2)]
+
+
+def test_whether_another_system_keeps_its_trace_decides_nothing_here() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.attach_trace_context(FAR.removesuffix("1") + "0"), run.span("kept"):
+        pass
+
+    assert [row["name"] for row in exporter.rows("spans")] == ["kept"]
 
 
 def test_work_for_another_rank_is_of_the_rank_that_does_it_unless_somebody_stated_one() -> None:
