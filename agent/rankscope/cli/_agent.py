@@ -17,7 +17,7 @@ from rankscope._spooling import find_root
 from rankscope.agent.left import Left, left_in
 from rankscope.agent.running import await_delivery, run_command
 from rankscope.cli._app import app
-from rankscope.cli._errors import FAILED, OK, WrongCallError
+from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._http import Http, HttpKeys, HttpOptions, HttpTlsCert, HttpTlsKey
 from rankscope.cli._output import plural, say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder, named
@@ -73,7 +73,9 @@ def agent(  # noqa: PLR0913 - one for each option
     from rankscope.agent import serve  # not at the top: no other command need load gRPC
 
     if http is not None and exit_when_idle:
-        raise WrongCallError("--http goes without --exit-when-idle: who sends over HTTP comes when they like")
+        # Said aside, not refused: a rank starts its agent so, in an environment that may name an address.
+        say_aside("no HTTP ingest: this agent ends when nothing is left to send, and who sends over HTTP comes later")
+        http = None
     settings = _settings(home, spool, endpoint=endpoint)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     options = serve.AgentOptions(settings, exit_when_idle=exit_when_idle, stage_out=stage_out)
