@@ -25,6 +25,7 @@ from rankscope_query_api.reference import described
 from rankscope_query_api.routes import (
     completeness,
     deletion,
+    export,
     findings,
     health,
     runs,
@@ -36,7 +37,7 @@ from rankscope_query_api.routes import (
     trace_steps,
     traces,
 )
-from rankscope_query_api.routes.asking import PREFIX
+from rankscope_query_api.routes.asking import HEAD_ONLY, PREFIX
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
 
@@ -67,7 +68,20 @@ def create_app(
     app.state.settings = settings
     app.state.metrics = metrics or Metrics()
     app.include_router(health.router)
-    for module in (runs, deletion, completeness, storage, traces, trace_steps, trace, steps, tensors, findings, tql):
+    for module in (
+        runs,
+        deletion,
+        completeness,
+        storage,
+        traces,
+        trace_steps,
+        export,
+        trace,
+        steps,
+        tensors,
+        findings,
+        tql,
+    ):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
     app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback_host(settings.host))
@@ -211,4 +225,4 @@ class _Headed:
         async def sending(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-        await self._app({**scope, "method": "GET"}, receive, sending)
+        await self._app({**scope, "method": "GET", HEAD_ONLY: True}, receive, sending)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rankscope_query_api import fitness
 from rankscope_query_api.clickhouse import ClickHouse, NobodysProject, Selecting
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
+from rankscope_query_api.reading.export import ClickHouseExport
 from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.runs import ClickHouseRuns
 from rankscope_query_api.reading.spans import ClickHouseSpans
@@ -42,6 +43,7 @@ class ClickHouseStore:
         self.traces = ClickHouseTraces(self._door)
         self.detail = ClickHouseTraceDetail(self._door)
         self.trace_steps = ClickHouseTraceSteps(self._door)
+        self.export = ClickHouseExport(self._door)
         self.spans = ClickHouseSpans(self._door)
         self.tensors = ClickHouseTensors(self._door)
         self.ledger = ClickHouseLedger(self._door)

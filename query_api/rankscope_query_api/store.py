@@ -187,6 +187,20 @@ class TraceStepReader(Protocol):
         ...
 
 
+class SpanExporter(Protocol):
+    """All finished spans of a run or a trace, page by page, by (step, rank, start, trace id, span id)."""
+
+    async def spans(
+        self, key: RunKey, of: StepWindow | TracePlace, *, limit: int, after: Record | None
+    ) -> Sequence[Record]:
+        """The spans behind the last one of the page before, each once."""
+        ...
+
+    async def events(self, key: RunKey, spans: Sequence[Record]) -> Sequence[Record]:
+        """What happened in these spans, at least one, by (trace, span, time)."""
+        ...
+
+
 class SpanReader(Protocol):
     """Steps and their spans."""
 
@@ -260,6 +274,11 @@ class TraceStore(Protocol):
     @property
     def trace_steps(self) -> TraceStepReader:
         """Traces by step."""
+        ...
+
+    @property
+    def export(self) -> SpanExporter:
+        """All finished spans."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.reading import (
     deletion,
+    export,
     ledger,
     open_now,
     runs,
@@ -24,7 +25,7 @@ from rankscope_query_api.reading import (
 
 STATEMENTS = [
     statement
-    for module in (runs, traces, open_now, totals, trace_detail, trace_steps, spans, tensors, ledger, deletion)
+    for module in (runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, ledger, deletion)
     for statement in module.STATEMENTS
 ]
 OF_PROJECT = {

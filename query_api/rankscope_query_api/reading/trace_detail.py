@@ -101,11 +101,11 @@ _SHOWN = (
     *(field.name for field in SPAN_SECTION.fields if field.table and field.name not in {"trace_hi", "trace_lo"}),
     *(column.name for column in SPAN_SECTION.maps),
 )
-_ROW = f"""trace_hi, trace_lo, rank, node, {", ".join(_SHOWN)},
+ROW = f"""trace_hi, trace_lo, rank, node, {", ".join(_SHOWN)},
     lower(hex(launch_id)) AS launch, lower(hex(incarnation)) AS incarnation_hex"""
 
 SPANS = f"""
-SELECT {_ROW}
+SELECT {ROW}
 FROM spans
 WHERE {_OF_TRACE} AND start <= {{last:Int64}} AND span_id IN {{ids:Array(UInt64)}}
 ORDER BY span_id, {FIRST_COPY}

@@ -14,6 +14,9 @@ from rankscope_query_api.values import Launch, RunKey
 PREFIX = "/api/v1"
 """Where every route begins; of a router itself, so that the template a request is counted under is whole."""
 
+HEAD_ONLY = "rankscope.head_only"
+"""In the scope of a request: it was a HEAD, which the routes see as a GET."""
+
 MAX_STEP = 2**63 - 1
 
 Run = Annotated[str, Path(description="Id of the run.", min_length=1, max_length=512)]
@@ -40,6 +43,11 @@ def store_of(request: Request) -> TraceStore:
     """The store that the application was made with, as the request's key may see it."""
     store: TraceStore = request.app.state.store
     return store.as_nobodys_project() if is_foreign(request) else store
+
+
+def is_head(request: Request) -> bool:
+    """Whether nobody will read the body of the answer, so that none need be made."""
+    return bool(request.scope.get(HEAD_ONLY))
 
 
 async def launches_of(store: TraceStore, key: RunKey) -> Sequence[Launch]:
