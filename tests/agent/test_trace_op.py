@@ -111,6 +111,16 @@ def test_a_preview_shows_the_arguments_by_name_and_the_result_without_the_object
     assert rows["make"]["outputs"] == "null"
 
 
+def test_a_preview_of_a_function_without_a_signature_shows_the_arguments_as_they_came() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        assert run.trace_op("max", capture="preview")(max)([1, 2], default=0) == 2
+
+    (row,) = exporter.rows("spans")
+    assert json.loads(str(row["inputs"])) == {"args": [[1, 2]], "kwargs": {"default": 0}}
+
+
 def test_arguments_that_do_not_fit_are_the_functions_own_error() -> None:
     exporter = MemoryExporter()
 
@@ -239,6 +249,11 @@ def test_links_are_those_of_every_call() -> None:
 def test_what_is_no_function_is_refused(thing: object) -> None:
     with Run(MemoryExporter()) as run, pytest.raises(TypeError, match="function or a method"):
         run.trace_op("a")(thing)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_name_is_a_text() -> None:
+    with Run(MemoryExporter()) as run, pytest.raises(TypeError, match="not a int"):
+        run.trace_op(5)  # pyright: ignore[reportArgumentType, reportCallIssue]  # what untyped code may do
 
 
 def test_ids_and_a_parent_elsewhere_can_be_given() -> None:
