@@ -80,6 +80,19 @@ class Dying:
         """Returns once a span of that name lies in a batch."""
         wait_until(lambda: any(row["name"] == name for row in rows_in(self.root, "spans")), what=f"spool {name}")
 
+    def await_batches(self, more: int) -> None:
+        """Returns once so many more batches are spooled."""
+        wanted = self._end_seq() + more
+        wait_until(lambda: self._end_seq() >= wanted, every_s=0.001, what=f"spool {more} batches")
+
+    def _end_seq(self) -> int:
+        (folder,) = spools(self.root)
+        reader = SpoolReader(folder)
+        try:
+            return reader.end_seq
+        finally:
+            reader.close()
+
     def kill(self) -> None:
         """End it as the kernel does when memory is short."""
         self._process.kill()

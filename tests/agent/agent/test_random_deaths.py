@@ -2,7 +2,6 @@
 
 import random
 import secrets
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.agent.agent.dying import dying
 from tests.agent.agent.test_drain import call
 from tests.agent.gateways import ScriptedGateway
 
-DEATHS = 6
+DEATHS = 4
 
 TRAINING = """
 import os, random, sys, threading
@@ -65,7 +64,7 @@ def test_no_span_is_stored_twice_and_those_open_for_long_are_all_there(
         gateway.accepted.clear()
         with dying(home, TRAINING, SEED=str(seed + death), RANKSCOPE_SPOOL_BYTES="8MiB") as trainer:
             trainer.await_left({f"forever {number}" for number in range(3)})
-            time.sleep(chance.random())  # a moment of its own for each death: nothing is waited for
+            trainer.await_batches(chance.randrange(1, 25))
 
         done = call(tmp_path, "drain", home / "spool", "--endpoint", gateway.endpoint)
 
