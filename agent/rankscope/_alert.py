@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TEXT_BYTES = 16_384
 
 
-def alert_block(recording: "Recording", title: str, text: str, *, level: str) -> Block:
+def alert_block(recording: "Recording", title: str, *, text: str, level: str) -> Block:
     """The event of an alert, masked, in the step and the span that it is said in.
 
     Args:

@@ -295,7 +295,7 @@ class Run:
         else:
             recording.note_unrecorded(rows.count)
 
-    def alert(self, title: str, text: str = "", level: str = "warning") -> None:
+    def alert(self, title: str, text: str = "", *, level: str = "warning") -> None:
         """Say something about the run that somebody should see: an event of kind `alert`, with the step it is in.
 
         Args:
@@ -306,7 +306,7 @@ class Run:
         Raises:
             ValueError: `level` is none of them.
         """
-        self._recording.append(alert_block(self._recording, title, text, level=level))
+        self._recording.append(alert_block(self._recording, title, text=text, level=level))
 
     def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
         """Observe a model's tensors and the phases of its steps; see `rankscope.watch`.

@@ -28,6 +28,10 @@ def main() -> None:
             run.log_metrics({"loss": 0.5})
     roll_out(run)
     ask("tensor.nonfinite_count > 0 | first")
+    run.alert("done", level="info")
+    assert_type(run.flush(timeout=5), bool)
+    assert_type(run.url, str)
+    rankscope.wait(timeout=5)
     rankscope.finish()
 
 
