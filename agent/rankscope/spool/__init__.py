@@ -2,6 +2,9 @@
 
 `SpoolWriter` is the owner's side, `SpoolReader` the sender's. The two share files and no lock: the owner only
 appends, the sender only reads, deletes whole segments below the durable seq, and writes how far it is.
+
+Beside the segments the owner keeps one small file, `left_open`, and replaces it as a whole: the spans that are open
+now, as rows, for if it dies. Where there is no last word a sender states those that no later batch holds as ended.
 """
 
 from rankscope.spool._damage import Damage
