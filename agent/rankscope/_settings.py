@@ -136,7 +136,7 @@ class Settings:
     @property
     def spool_root(self) -> Path:
         """The folder of the spools: of this node's, or the one kept for what could not be sent."""
-        return self.offline_dir or self.spool or self.home / "spool"
+        return self.spool or self.offline_dir or self.home / "spool"
 
     @property
     def sender(self) -> AgentMode:
@@ -184,7 +184,7 @@ class Settings:
             raise _contradiction(
                 f"offline_dir is {str(self.offline_dir)!r}, which keeps it for replay_offline(), and {what}"
             )
-        if self.offline_dir is not None and self.spool is not None:
+        if self.offline_dir is not None and self.spool not in (None, self.offline_dir):
             raise _contradiction(f"offline_dir is {str(self.offline_dir)!r} and spool is {str(self.spool)!r}")
 
 

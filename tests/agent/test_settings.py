@@ -161,6 +161,13 @@ def test_who_sends_follows_from_the_mode_and_the_folder_unless_somebody_said_it(
     assert chosen.spool_root == Path("/o" if offline else "/h/spool")
 
 
+def test_a_folder_that_a_command_names_is_the_one_it_works_on() -> None:
+    environ = {"RANKSCOPE_OFFLINE_DIR": "/o", "RANKSCOPE_HOME": "/h"}
+
+    assert Settings.load(environ, spool="/s").spool_root == Path("/s")
+    Settings.load(environ, spool="/o").check_together()  # what `rankscope run` hands on
+
+
 @pytest.mark.parametrize(
     ("arguments", "first", "second"),
     [
