@@ -277,6 +277,27 @@ def test_a_traceparent_that_is_none_is_said_and_not_used(tmp_path: Path) -> None
     assert [row["parent_span_id"] for row in rows_in(tmp_path / "spool", "spans")] == [0]
 
 
+def test_tasks_and_threads_of_asyncio_find_their_parent_by_themselves() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+
+        def work(name: str) -> None:
+            with run.span(name):
+                pass
+
+        async def start() -> None:
+            with run.trace("batch"):
+                task = asyncio.ensure_future(asyncio.to_thread(work, "task"))
+                await asyncio.to_thread(work, "thread")
+            await task
+
+        asyncio.run(start())
+
+    rows = spans_of(exporter)
+    assert [parent_of(rows, name) for name in ("task", "thread")] == ["batch", "batch"]
+
+
 def test_a_wrapped_function_runs_under_the_span_wherever_it_runs() -> None:
     exporter = MemoryExporter()
 
