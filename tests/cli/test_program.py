@@ -13,7 +13,7 @@ from tests.ground.brokers import Broker
 from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
 
-OURS = ("up", "demo", "run", "agent", "drain", "wait", "query", "runs", "trace", "rm", "doctor", "version")
+OURS = ("up", "demo", "run", "agent", "drain", "wait", "query", "runs", "trace", "traces", "rm", "doctor", "version")
 GROUPS = ("dlq", "keys")
 OF_KEYS = ("keys create", "keys ls", "keys revoke")
 OF_RANK_3 = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}

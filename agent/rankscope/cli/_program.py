@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import typer
 
-from rankscope.cli import _agent, _doctor, _keys, _read, _removal, _services, _summary, _trace, _up
+from rankscope.cli import _agent, _doctor, _keys, _read, _removal, _services, _summary, _trace, _traces, _up
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, INTERRUPTED, USAGE, OutputLostError, WrongCallError, status_of
 from rankscope.cli._output import say_error
 from rankscope.errors import RankscopeError
 from rankscope.up import UpError
 
-COMMANDS = (_summary, _up, _agent, _read, _trace, _removal, _doctor, _services, _keys)
+COMMANDS = (_summary, _up, _agent, _read, _trace, _traces, _removal, _doctor, _services, _keys)
 """The modules whose commands `app` has because they are imported."""
 
 ORDER = (
-    *("up", "demo", "run", "agent", "drain", "wait", "query", "trace", "runs", "rm", "doctor", "version"),
+    *("up", "demo", "run", "agent", "drain", "wait", "query", "trace", "traces", "runs", "rm", "doctor", "version"),
     *_services.SERVICES,
     "keys",
 )

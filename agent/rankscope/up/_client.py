@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, cast
@@ -18,7 +18,7 @@ from rankscope.up._errors import UpError
 Json = dict[str, Any]
 """A decoded JSON object as the service sent it."""
 
-Parameter = str | int | None
+Parameter = str | int | float | Sequence[str] | None
 
 API = "/api/v1"
 DEFAULT_TIMEOUT_S = 30.0
@@ -111,7 +111,7 @@ class Client:
 
     def _address(self, path: str, parameters: Mapping[str, Parameter]) -> str:
         given = {name: value for name, value in parameters.items() if value is not None}
-        query = f"?{urllib.parse.urlencode(given)}" if given else ""
+        query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         return f"{self.url.rstrip('/')}{API}{path}{query}"
 
     def _ask(self, request: urllib.request.Request) -> Json:

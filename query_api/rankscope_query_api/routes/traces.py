@@ -1,7 +1,7 @@
 """The lists of traces, of a run and of a project: filters, search, pages."""
 
+import asyncio
 import time
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -114,10 +114,12 @@ async def list_traces(request: Request, run: Run, *, query: Annotated[TraceQuery
     """Lists the traces of a run, the latest first, with what their spans come to."""
     store = store_of(request)
     key = RunKey(query.project, run)
-    await launches_of(store, key)
-    steps = query.step if query.step is not None else None
-    gaps = [gap_json(gap) for gap in await store.runs.gaps(key, sections=("spans",), step=steps)]
-    return await _listed(request, store, query, run=run, gaps=gaps)
+    answer, gaps = await asyncio.gather(
+        _listed(request, store, query, run=run), store.runs.gaps(key, sections=("spans",), step=query.step)
+    )
+    if not answer["total"]:  # a run with traces is there: most lists do not ask
+        await launches_of(store, key)
+    return json_answer({**answer, "gaps": [gap_json(gap) for gap in gaps]})
 
 
 @router.get("/traces")
@@ -126,24 +128,16 @@ async def list_project_traces(request: Request, *, query: Annotated[ProjectTrace
 
     What is missing of a run's traces is stated with the run's own list.
     """
-    return await _listed(request, store_of(request), query, run=query.run)
+    return json_answer(await _listed(request, store_of(request), query, run=query.run))
 
 
-async def _listed(
-    request: Request,
-    store: TraceStore,
-    query: TraceQuery,
-    *,
-    run: str | None,
-    gaps: Sequence[dict[str, Json]] = (),
-) -> Response:
+async def _listed(request: Request, store: TraceStore, query: TraceQuery, *, run: str | None) -> dict[str, Json]:
     where = _filter_of(query, is_recent=isinstance(query, ProjectTraceQuery))
     listing = listing_of(request, query)
-    found = await store.traces.traces(
-        Scope(query.project, run), where, limit=query.limit, after=listing.begin(TRACE_KEY)
-    )
-    page = Page([_trace_json(trace) for trace in found.items], found.total, listing.cursor(found.next), gaps=gaps)
-    return json_answer({**page.as_json(), **moment("from", where.since_ns), **moment("to", where.until_ns)})
+    after = listing.begin(TRACE_KEY)
+    found = await store.traces.traces(Scope(query.project, run), where, limit=query.limit, after=after)
+    page = Page([_trace_json(trace) for trace in found.items], found.total, listing.cursor(found.next))
+    return {**page.as_json(), **moment("from", where.since_ns), **moment("to", where.until_ns)}
 
 
 def _filter_of(query: TraceQuery, *, is_recent: bool) -> TraceFilter:
