@@ -78,7 +78,7 @@ class App:
             status, body, more = error.status, orjson.dumps(error.as_json()), {}
         await _send(send, status, body, more)
 
-    async def _answered(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
+    async def _answered(self, scope: Scope, headers: Headers, receive: Receive, /) -> bytes:
         if scope["path"] in HEALTH:
             return b'{"status":"ok"}'
         run = _run_in(scope)

@@ -201,11 +201,11 @@ class Book:
         rows = self._rows("SELECT digest, answer FROM answers WHERE run = ? AND key = ?", run, key)
         return Answer(cast("bytes", rows[0][0]), str(rows[0][1])) if rows else None
 
-    def note_answer(self, run: int, key: bytes, answer: Answer, *, due: int) -> None:
+    def note_answer(self, run: int, key: bytes, answer: Answer, /, *, due: int) -> None:
         """Keep an answer until it is due."""
         self._file.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (run, key, answer.digest, answer.text, due))
 
-    def span(self, run: int, trace: bytes, span: bytes) -> Kept | None:
+    def span(self, run: int, trace: bytes, span: bytes, /) -> Kept | None:
         """A span; None: nothing is known of it."""
         rows = self._rows(_SPAN, run, trace, span)
         return _kept(rows[0]) if rows else None
@@ -234,7 +234,7 @@ class Book:
         rows = self._rows("SELECT due FROM spans WHERE state = ? ORDER BY due LIMIT 1", state)
         return int(str(rows[0][0])) if rows else None
 
-    def seal(self, run: int, spans: Sequence[Kept], batch: SealedBatch) -> None:
+    def seal(self, run: int, spans: Sequence[Kept], *, batch: SealedBatch) -> None:
         """Keep a batch, and that the spans are in it."""
         self._file.execute(
             "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -89,7 +89,7 @@ class Desk:
         self._beat_at = self._beaten_ns = self._forget_at = 0
         self._told: set[int] = set()
 
-    def accept(self, name: RunName, key: str, body: bytes) -> bytes:
+    def accept(self, name: RunName, key: str, body: bytes, /) -> bytes:
         """Take a request.
 
         Args:
@@ -184,7 +184,7 @@ class Desk:
             return Half(event.started_ns, self._clock.wall_ns())
         return Half.of_text(kept.body) if kept.state in (State.OPEN, State.CLOSED) else None
 
-    def _kept(self, trace: bytes, span: bytes, half: Half) -> Kept:
+    def _kept(self, trace: bytes, span: bytes, half: Half, /) -> Kept:
         now_ns = self._clock.wall_ns()
         if not half.is_closed:
             return Kept(trace, span, State.OPEN, now_ns + OPEN_NS, half.as_text())
@@ -207,7 +207,7 @@ class Desk:
             for run, kept in found:
                 by_run.setdefault(run, []).append(kept)
             for run, spans in by_run.items():
-                if not all(self._outbox.write(run, placed(self._book, run, few)) for few in _batches(spans)):
+                if not all(self._outbox.write(run, placed(self._book, run, spans=few)) for few in _batches(spans)):
                     return False
         return True
 

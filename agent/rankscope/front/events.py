@@ -150,7 +150,7 @@ def read(document: object, *, now_ns: int) -> Request:
         event = _event(found)
         _check_times(event, place, now_ns=now_ns)
         _check_contents(event, place)
-        _check_twice(event, str(found["event_id"]), place, seen=seen)
+        _check_twice(event, str(found["event_id"]), place=place, seen=seen)
         events.append(event)
     _check_parents(events)
     return Request(events, dict(unknown))
@@ -223,7 +223,7 @@ def _check_contents(event: Event, place: str) -> None:
         raise InvalidRequestError(f"{place}.redaction_state is captured, and content_policy is off")
 
 
-def _check_twice(event: Event, event_id: str, place: str, *, seen: set[object]) -> None:
+def _check_twice(event: Event, event_id: str, *, place: str, seen: set[object]) -> None:
     number = (event.trace, event.span, event.sequence)
     if event_id in seen:
         raise InvalidRequestError(f"{place}.event_id {event_id} was there before: each event has its own")

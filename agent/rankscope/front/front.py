@@ -106,7 +106,7 @@ class Front:
             OSError, SpoolError, UnavailableError: what was left cannot be settled now.
         """
         self._book = book = Book(self._settings.spool_root / FILE)
-        outbox = Outbox(book, self._settings, self._clock)
+        outbox = Outbox(book, self._settings, clock=self._clock)
         outbox.recover()
         desk = Desk(book, outbox, redactor=self._redactor, clock=self._clock)
         self._thread = threading.Thread(target=self._run, args=(desk,), name="rankscope-front", daemon=True)

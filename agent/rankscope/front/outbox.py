@@ -38,7 +38,7 @@ class Outbox:
         clock: Time.
     """
 
-    def __init__(self, book: Book, settings: Settings, clock: Clock) -> None:
+    def __init__(self, book: Book, settings: Settings, *, clock: Clock) -> None:
         self._book = book
         self._settings = settings
         self._clock = clock
@@ -66,7 +66,7 @@ class Outbox:
         try:
             with self._book.changing():
                 batch = stream.seal((block_of(list(spans.values())),))
-                self._book.seal(run, list(spans), batch)
+                self._book.seal(run, list(spans), batch=batch)
         except BaseException:
             # What was sealed is in no spool and never will be: its number and its sums belong to nobody.
             self._streams.pop(run).abandon()
@@ -114,7 +114,7 @@ class Outbox:
         if run not in self._streams:
             if len(self._streams) >= MOST_STREAMS:
                 self.end(min(self._streams, key=lambda known: self._streams[known].used_ns))
-            self._streams[run] = Stream(self._book.run_name(run), self._settings, self._clock)
+            self._streams[run] = Stream(self._book.run_name(run), self._settings, clock=self._clock)
         return self._streams[run]
 
     def _deliver(self, run: int, batch: SealedBatch) -> bool:

@@ -15,13 +15,13 @@ Placed = tuple[str, int]
 """A path and a depth."""
 
 
-def placed(book: Book, run: int, spans: Sequence[Kept]) -> Mapping[Kept, Whole]:
+def placed(book: Book, run: int, *, spans: Sequence[Kept]) -> Mapping[Kept, Whole]:
     """The spans as they are written, each with its path."""
     finder = _Finder(book, run)
     found: dict[Kept, Whole] = {}
     for kept in spans:
         half = Half.of_text(kept.body)
-        path, depth = finder.place(kept.trace, kept.span, half)
+        path, depth = finder.place(kept.trace, kept.span, half=half)
         found[replace(kept, path=path, depth=depth)] = Whole(kept.trace, kept.span, half, path, depth)
     return found
 
@@ -47,7 +47,7 @@ class _Finder:
             self._known[trace, span] = kept and (kept, Half.of_text(kept.body) if is_body else None)
         return self._known[trace, span]
 
-    def place(self, trace: bytes, span: bytes, half: Half) -> Placed:
+    def place(self, trace: bytes, span: bytes, *, half: Half) -> Placed:
         """Path and depth of a span."""
         chain: list[tuple[bytes, Half]] = [(span, half)]
         base: Placed = ("", -1)

@@ -34,7 +34,7 @@ class Stream:
         SpoolError: no spool can be made now.
     """
 
-    def __init__(self, name: RunName, settings: Settings, clock: Clock) -> None:
+    def __init__(self, name: RunName, settings: Settings, *, clock: Clock) -> None:
         self._clock = clock
         self._identity = identity_of(name, now_ns=clock.wall_ns())
         self._spool = make_spool(settings, self._identity)

@@ -131,7 +131,7 @@ class LocalServer:
         """The ports for other nodes; None: they are not served."""
         if self._public is None:
             return None
-        return claimed(claims, self._wanted, self._public.host)
+        return claimed(claims, self._wanted, host=self._public.host)
 
     def _parts(self, sockets: Path, ports: Ports, beyond: Ports | None, /) -> "Parts":
         socket = sockets / BROKER_SOCKET
@@ -338,7 +338,7 @@ def free_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
         return Ports(*(claims.take(port, host) if port else 0 for port in astuple(wanted)))
 
 
-def claimed(claims: PortClaims, wanted: Ports, host: str = LOOPBACK) -> Ports:
+def claimed(claims: PortClaims, wanted: Ports, *, host: str = LOOPBACK) -> Ports:
     """The ports of a server on an address, from now to the end of the claims.
 
     Raises:

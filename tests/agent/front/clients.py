@@ -88,7 +88,7 @@ class Fronted:
     def open(self) -> None:
         """Begin, as a process does that finds what one before it left."""
         self.book = Book(self.root / "front.db", most_bytes=self._most_bytes)
-        outbox = Outbox(self.book, Settings(home=self.root, spool=self.root), self.clock)
+        outbox = Outbox(self.book, Settings(home=self.root, spool=self.root), clock=self.clock)
         outbox.recover()
         self.desk = Desk(self.book, outbox, redactor=self._redactor, clock=self.clock)
 
