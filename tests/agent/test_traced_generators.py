@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator
 from typing import cast
 
 import pytest
@@ -281,6 +281,34 @@ def test_an_asynchronous_generator_left_early_is_interrupted(*, is_closed: bool)
     rows = spans_of(exporter)
     assert rows["stream"]["status"] == SpanStatus.INTERRUPTED.code
     assert parent_of(rows, "clean up") == "stream"
+
+
+def test_an_asynchronous_generator_may_take_each_step_in_another_task() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+
+        @run.trace_op("stream")
+        async def stream() -> AsyncGenerator[int, None]:
+            for number in range(2):
+                with run.span(f"make {number}"):
+                    await asyncio.sleep(0)
+                    yield number
+                with run.span(f"made {number}"):
+                    pass
+
+        async def consume() -> None:
+            steps = stream()
+            for number in range(2):
+                task = asyncio.ensure_future(cast("Coroutine[None, None, int]", anext(steps)))
+                assert await task == number
+            assert [number async for number in steps] == []
+
+        asyncio.run(consume())
+
+    rows = spans_of(exporter)
+    names = [f"{verb} {number}" for verb in ("make", "made") for number in range(2)]
+    assert [parent_of(rows, name) for name in names] == ["stream"] * 4
 
 
 Operation = tuple[str, object]
