@@ -58,6 +58,7 @@ class Recording:
             ContextVar, so that tasks do not see each other's.
         open_spans: Spans begun and not ended, each by itself: ids may be given, and given twice.
         waiting: What waits in the ring.
+        quiet_items: As the ring's.
         masks: Takes secrets out of the texts of rows; for the sealing thread.
         sampling: Which traces and spans are kept.
         is_choosy: Whether sampling may leave any out.
@@ -76,6 +77,7 @@ class Recording:
         self.ids = ids
         self.ring = Ring(self.tracing.ring_rows)
         self.waiting = self.ring.items
+        self.quiet_items = self.ring.quiet_items
         self.masks = Masks(self.tracing.redactor)
         self.sampling = Sampling(self.tracing)
         self.is_choosy = self.sampling.is_choosy

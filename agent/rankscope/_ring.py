@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 WAKE_ROWS = 2_000
 """Rows that wait before the sealing thread is woken: a full batch."""
 
-QUIET_ITEMS = WAKE_ROWS - 1
-"""Items that may wait before an append has to look whether to wake the thread, and whether there is room."""
-
 WAKE_TEXT = 2 * 1024 * 1024
 """Bytes of long text that wait before it is woken, and that it takes at once."""
 
@@ -40,16 +37,30 @@ class Ring:
 
     Attributes:
         items: What waits. A span without long text may be appended to it without asking as long as fewer than
-            `QUIET_ITEMS` wait: a call that takes the lock costs a tenth of a span.
+            `quiet_items` wait: a call that takes the lock costs a tenth of a span.
+        quiet_items: Items that may wait before an append has to look whether to wake the thread and whether
+            there is room; so where log calls of many values wait, this many rows more than the capacity may.
     """
 
-    __slots__ = ("_capacity", "_capacity_text", "_dropped", "_lock", "_more_rows", "_text", "_wake", "_woken", "items")
+    __slots__ = (
+        "_capacity",
+        "_capacity_text",
+        "_dropped",
+        "_lock",
+        "_more_rows",
+        "_text",
+        "_wake",
+        "_woken",
+        "items",
+        "quiet_items",
+    )
 
     def __init__(self, capacity_rows: int, *, capacity_text: int = CAPACITY_TEXT) -> None:
         self._capacity = capacity_rows
         self._capacity_text = capacity_text
         self._text = 0
         self.items: deque[Item] = deque()
+        self.quiet_items = min(WAKE_ROWS - 1, capacity_rows)
         self._more_rows = 0
         self._dropped: dict[str, int] = {}
         # Re-entrant: a signal handler or a finaliser may emit while its thread is in here.

@@ -16,7 +16,6 @@ from rankscope._checked import KINDS, checked_name, kind_code, status_code
 from rankscope._details import UNSET, Details
 from rankscope._labels import MARGIN, SHORT, Label, labels, metrics, name_of, text_of
 from rankscope._links import LINK_BYTES, Linkable, link_to
-from rankscope._ring import QUIET_ITEMS
 from rankscope._span_events import SpanEvent
 from rankscope._span_fields import SpanFields, describe
 from rankscope._span_ref import KEPT, NOTHING, SPAN_LEFT_OUT, TRACE_LEFT_OUT, Scope, SpanRef, Tree
@@ -144,7 +143,7 @@ class Span(SpanRef):
             self._fail(error_class, error)
         self.end_mono_ns = now_ns
         # As `_give`: its call would cost a fiftieth of a span.
-        if self.details is None and recording.armed and len(recording.waiting) < QUIET_ITEMS:
+        if self.details is None and recording.armed and len(recording.waiting) < recording.quiet_items:
             recording.waiting.append(self)
         else:
             self._give()
