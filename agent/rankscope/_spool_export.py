@@ -56,14 +56,14 @@ class SpoolExporter:
 
     def send(self, batch: SealedBatch, *, is_last: bool = False, urgent: bool = False) -> bool:
         """Append a batch; False when there is no room."""
-        is_taken = self._writer.append(batch, is_last=is_last, urgent=urgent)
-        if self._upload is not None and is_taken:
-            self._upload.wake()
-        return is_taken
+        return self._writer.append(batch, is_last=is_last, urgent=urgent)
 
     def take_obstacle(self) -> Obstacle | None:
-        """What is known to stand in the way of sending."""
-        return None if self._upload is None else self._upload.take_obstacle()
+        """What is known to stand in the way of sending; whoever asks waits for it, so it is looked for batches now."""
+        if self._upload is None:
+            return None
+        self._upload.wake()  # not in `send`: the sealing thread would wait for the disk that the sender reads
+        return self._upload.take_obstacle()
 
     def sync(self) -> None:
         """Have the disk keep what was appended, also when the machine loses its power."""

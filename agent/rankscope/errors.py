@@ -9,7 +9,8 @@
         ├── TqlSyntaxError, TqlTypeError, TqlUnsupported
 
 A message says what happened, to which value, and what to do now. None of these reaches a training
-loop from a recording call: those count the fault and go on (`Run.faults`).
+loop from a recording call: those count the fault and go on (`Run.faults`). `flush`, `finish` and `wait` raise
+ExportErrors where they were asked to wait for more than the spool.
 """
 
 from rankscope._root_error import RankscopeError
