@@ -9,6 +9,7 @@ from typing import Any
 
 from rankscope_proto.columns import SCHEMA_VERSION, SECTION_BY_NAME, SECTIONS
 from rankscope_proto.declaration import Field, Section, Wire
+from rankscope_proto.names import ProcessRole
 from rankscope_proto.v1 import batch_pb2 as pb
 from tests.ground.stores import Store
 
@@ -34,6 +35,7 @@ class Writer:
         project: Whose run it is.
         launch: 16 bytes.
         world_size: Ranks of the launch.
+        role: What the process does.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Writer:
         project: str = "default",
         launch: bytes = b"L" * 16,
         world_size: int = 4,
+        role: ProcessRole = ProcessRole.TRAINER,
     ) -> None:
         self.rank = rank
         self.launch = launch
@@ -52,7 +55,7 @@ class Writer:
             "project": project,
             "run_id": run,
             "launch_id": launch,
-            "process_role": 1,
+            "process_role": role.code,
             "rank": rank,
             "local_rank": rank,
             "world_size": world_size,

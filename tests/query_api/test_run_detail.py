@@ -2,8 +2,9 @@
 
 import httpx
 
-from rankscope_proto.names import GapClass, RunStatus, Severity
+from rankscope_proto.names import GapClass, ProcessRole, RunStatus, Severity, SpanKind
 from rankscope_proto.v1 import batch_pb2 as pb
+from rankscope_query_api.routes.runs import TRACES_SHOWN
 from tests.ground.stores import Store
 from tests.proto.batches import insert
 from tests.query_api import story
@@ -69,6 +70,48 @@ async def test_open_spans_are_those_of_the_last_heartbeat_and_gone_ones_are_not_
     assert (shown["rank"], shown["step"], shown["thread"]) == (0, 7, "MainThread")
     assert [span["name"] for span in shown["stack"]] == ["step", "backward"]
     assert shown["heartbeat_ns"] == str(START + 5 * S)
+
+
+async def test_open_spans_say_in_which_trace_they_are_where_the_heartbeat_does(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    told = {"stack_trace_hi": [1], "stack_trace_lo": [2], "stack_kind": [SpanKind.TOOL.code]}
+    writers = [Writer(story.RUN, 0), Writer(story.RUN, 1)]
+    beats: list[Row] = [{**stack(START, "search"), **told}, stack(START, "step")]
+    insert(own.client, *(writer.seal(open_spans=[beat]) for writer, beat in zip(writers, beats, strict=True)))
+
+    stacks = [shown["stack"][0] for shown in (await get(api_of_own, RUN))["open_spans"]]
+
+    assert [(span["name"], span["kind"], span["trace_id"]) for span in stacks] == [
+        ("search", "tool", f"{1:016x}{2:016x}"),
+        ("step", "", None),
+    ]
+
+
+async def test_the_latest_traces_are_in_the_detail_as_the_list_has_them(api: httpx.AsyncClient) -> None:
+    detail = await get(api, RUN)
+    listed = await get(api, f"{RUN}/traces", limit=TRACES_SHOWN)
+
+    assert detail["traces"] == listed["items"]
+    assert len(detail["traces"]) == TRACES_SHOWN
+
+
+async def test_a_run_ends_with_its_trainers_whatever_became_of_a_worker(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    worker = Writer(story.RUN, 1, role=ProcessRole.WORKER)
+    trainer = Writer(story.RUN, 0)
+    insert(own.client, worker.seal(run_info=[RUNNING]), trainer.seal(run_info=[{**RUNNING, "end": START + S}]))
+
+    assert (await get(api_of_own, RUN))["end_ns"] == str(START + S)
+
+
+async def test_no_rank_is_missing_of_what_came_over_http(own: Store, api_of_own: httpx.AsyncClient) -> None:
+    insert(own.client, Writer(story.RUN, -1, world_size=1, role=ProcessRole.CLIENT).seal(run_info=[RUNNING]))
+
+    (launch,) = (await get(api_of_own, RUN))["launch_list"]
+
+    assert (launch["ranks"], launch["missing_ranks"]) == ([], [])
 
 
 async def test_a_process_that_fell_silent_without_an_end_reads_as_interrupted_until_it_speaks(

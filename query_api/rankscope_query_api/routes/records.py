@@ -8,7 +8,7 @@ from rankscope_proto.columns import TENSOR_STATS
 from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role, Severity, SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, moment
 from rankscope_query_api.living import RunningSpan
-from rankscope_query_api.summaries import RUNNING
+from rankscope_query_api.summaries import RUNNING, summary_json
 from rankscope_query_api.values import Record
 
 STATISTICS = tuple(
@@ -61,6 +61,15 @@ def tensor_json(row: Record) -> dict[str, Json]:
     if row["log2_hist"]:
         shown["log2_hist"] = row["log2_hist"]
     return shown
+
+
+def trace_json(trace: Record) -> dict[str, Json]:
+    """A trace as a row of a list, as `TraceReader.traces` answers it."""
+    return {
+        "run_id": trace["run_id"],
+        "trace_id": trace_hex(trace["trace_hi"], trace["trace_lo"]),
+        **summary_json(trace),
+    }
 
 
 def span_json(row: Record) -> dict[str, Json]:
@@ -179,7 +188,7 @@ def _stack(row: Record) -> Sequence[Json]:
     # Heartbeats of before schema 3 do not say in which traces their spans are, nor of what kind.
     count = len(row["stack_span_id"])
     traces = zip(row["stack_trace_hi"], row["stack_trace_lo"], strict=True)
-    ids = [trace_hex(hi, lo) for hi, lo in traces] or [None] * count
+    ids = [trace_hex(hi, lo) if hi or lo else None for hi, lo in traces] or [None] * count
     kinds = [SpanKind.of(kind) for kind in row["stack_kind"]] or [""] * count
     columns = (row["stack_name"], kinds, ids, row["stack_span_id"], row["stack_start"])
     return [

@@ -16,11 +16,14 @@ from rankscope_query_api.errors import unknown
 from rankscope_query_api.living import STACK_AGE_NS
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, launches_of, store_of
 from rankscope_query_api.routes.paging import Listing, listing_of
-from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json
+from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json, trace_json
 from rankscope_query_api.store import POINT_KEY, RUN_KEY, TraceStore
-from rankscope_query_api.values import SILENT_NS, Launch, Process, Record, RunKey, RunSummary
+from rankscope_query_api.values import SILENT_NS, Launch, Process, Record, RunKey, RunSummary, Scope, TraceFilter
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
+
+TRACES_SHOWN = 20
+"""Traces in a run's detail, the latest; the list of its traces has all of them."""
 
 EVENTS_SHOWN = 100
 """Most events in a run's detail; TQL reads all of them."""
@@ -47,16 +50,17 @@ async def list_runs(request: Request, query: Annotated[Paged, Query()]) -> Respo
 
 @router.get("/runs/{run}")
 async def show_run(request: Request, run: Run, *, query: Annotated[InProject, Query()]) -> Response:
-    """Shows one run: launches, processes, configuration, rows, gaps, warnings and what is open now."""
+    """Shows one run: launches, processes, configuration, rows, gaps, warnings, open spans and latest traces."""
     store = store_of(request)
     key = RunKey(query.project, run)
     launches = await launches_of(store, key)
     processes = await store.runs.processes(query.project, [run], config=True)
-    gaps, events, open_spans, last_step = await asyncio.gather(
+    gaps, events, open_spans, last_step, traces = await asyncio.gather(
         store.runs.gaps(key, sections=()),
         store.runs.events(key, limit=EVENTS_SHOWN),
         store.runs.open_spans(key),
         store.runs.last_step(key),
+        store.traces.traces(Scope(query.project, run), TraceFilter(), limit=TRACES_SHOWN, after=None),
     )
     summary = RunSummary(
         run_id=run,
@@ -74,11 +78,12 @@ async def show_run(request: Request, run: Run, *, query: Annotated[InProject, Qu
             "config": _parsed(first.config) if first else None,
             "command": first.command if first else "",
             "rows": {name: sum(launch.rows[name] for launch in launches) for name in launches[0].rows},
-            "launch_list": [_launch_json(launch) for launch in launches],
+            "launch_list": [_launch_json(launch, processes) for launch in launches],
             "processes": [_process_json(process) for process in processes],
             "gaps": [gap_json(gap) for gap in gaps],
             "events": [event_json(event) for event in events],
             "open_spans": [open_spans_json(row) for row in _still_open(open_spans, processes)],
+            "traces": [trace_json(trace) for trace in traces.items],
         }
     )
 
@@ -114,7 +119,8 @@ async def _points(
 
 
 def _run_json(run: RunSummary, processes: Sequence[Process]) -> dict[str, Json]:
-    ended = [process.ended_ns for process in processes if process.ended_ns is not None]
+    trainers = _latest_trainers(processes)
+    ended = [process.ended_ns for process in trainers if process.ended_ns is not None]
     return {
         "run_id": run.run_id,
         "name": next((process.name for process in processes if process.name), ""),
@@ -125,7 +131,7 @@ def _run_json(run: RunSummary, processes: Sequence[Process]) -> dict[str, Json]:
         "launches": run.launches,
         **moment("start", run.started_ns),
         **moment("updated", run.updated_ns),
-        **moment("end", max(ended) if processes and len(ended) == len(processes) else None),
+        **moment("end", max(ended) if trainers and len(ended) == len(trainers) else None),
         **moment("silent_since", _silent_since(processes)),
     }
 
@@ -171,14 +177,17 @@ def _stands(row: Record, process: Process | None) -> bool:
     return process.ended_ns is None and process.sealed_ns - row["heartbeat"] <= STACK_AGE_NS
 
 
-def _launch_json(launch: Launch) -> dict[str, Json]:
+def _launch_json(launch: Launch, processes: Sequence[Process]) -> dict[str, Json]:
     heard = set(launch.ranks)
+    roles = {process.process_role for process in processes if process.launch_id == launch.launch_id}
+    # What comes over HTTP has no ranks: none of them is missing.
+    expected = 0 if roles == {ProcessRole.CLIENT.value} else launch.world_size
     return {
         "launch_id": launch.launch_id,
         "attempt": launch.attempt,
         "world_size": launch.world_size,
         "ranks": launch.ranks,
-        "missing_ranks": [rank for rank in range(launch.world_size) if rank not in heard],
+        "missing_ranks": [rank for rank in range(expected) if rank not in heard],
         "rows": launch.rows,
         **moment("start", launch.started_ns),
         **moment("updated", launch.updated_ns),
