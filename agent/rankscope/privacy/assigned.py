@@ -13,14 +13,20 @@ from rankscope.privacy.values import is_secret_value
 _REACH = 64
 """Characters of a name before its telling part."""
 
+_TELLING = 256
+"""Characters of a value without quotes that tell whether it is a secret: what is none may go on for a megabyte."""
+
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 _NAME_TAIL = re.compile(r"[\w-]*+")
 _SPACED = re.compile(r"(?:api|access|secret|private|auth|signing|encryption)[ ]\Z", re.IGNORECASE)
 """`api key`, as people write it."""
 
+_ANNOTATION = r":\s?[A-Za-z_][\w.]*+(?:\[[\w.\[\], |]{0,64}\])?(?:\s?\|\s?[\w.\[\]]{1,64}){0,4}\s=\s"
+"""`: str | None = `, of a variable in Python."""
+
 _ASSIGNMENT = re.compile(
     r"(?P<closing>(?:\\?[\"'])?\]?)\s{0,4}+"
-    r"(?P<sign>:\s*[A-Za-z_][\w.\[\], |]*?\s=\s|:=|=>|==|[:=>,])\s{0,8}+"
+    rf"(?P<sign>{_ANNOTATION}|:=|=>|==|[:=>,])\s{{0,8}}+"
     r"(?P<opening>[rbfuRBFU]{0,2}(?:\\?[\"'])|)"
 )
 _FOLLOWED = re.compile(r"\s(?P<value>[\w+/=.~-]{20,})(?=[\s\"',;)]|$)")
@@ -39,9 +45,9 @@ _CREDENTIALS = re.compile(
     r"(?:(?:digest|aws4-hmac-sha256)\s[^\r\n]+|(?:(?:bearer|basic|token|api-?key|negotiate)\s+)?[^\s\"',;<>)\]}\\]+)",
     re.IGNORECASE,
 )
-_COOKIES = re.compile(r"[^\s;,\"'<>=]+=[^\s;\"'<>]+(?:;\s*[^\s;\"'<>]+)*")
+_COOKIES = re.compile(r"[^\s;,\"'<>=]+=[^\s;\"'<>]+(?:;[ \t]*[^\s;\"'<>]+)*")
 _PHRASE = re.compile(r"[^\r\n\"'<>,;]+")
-_CHAINED = re.compile(r"\s*=(?!=)")
+_CHAINED = re.compile(r"[ \t]*=(?!=)")
 """After a value: it is a variable that is assigned itself."""
 
 _PROSE_AFTER = re.compile(r"\s[a-z]+\b(?!\s*[=:])")
@@ -99,7 +105,7 @@ class Assignments:
             return kind
         if name.lower() == "pwd":
             return NameKind.PASSWORD  # a folder is told by its look
-        if name.lower() not in ("key", "keys"):
+        if name.lower() not in ("key", "keys") or text[begin - 1 : begin] != " ":
             return None
         before = _SPACED.search(text, max(0, begin - _REACH), begin)
         return None if before is None else self._names.kind(text[before.start() : begin] + name)
@@ -121,14 +127,20 @@ def _may_assign(found: re.Match[str], *, before: str) -> bool:
 
 
 def _extent(text: str, start: int, *, opening: str, kind: NameKind, name: str) -> Extent | None:
+    """Where the value lies; of one without quotes, the beginning that tells whether it is a secret."""
     quote = opening.lstrip("rbfuRBFU")
     if quote:
         found = _QUOTED[quote].match(text, start)
-    elif kind is NameKind.HEADER:
-        found = (_COOKIES if "cookie" in name.lower() else _CREDENTIALS).match(text, start) or _BARE.match(text, start)
     else:
-        found = (_PHRASE if kind is NameKind.PHRASE else _BARE).match(text, start)
+        most = min(len(text), start + _TELLING)
+        found = _unquoted(kind, name).match(text, start, most) or _BARE.match(text, start, most)
     return None if found is None else found.span()
+
+
+def _unquoted(kind: NameKind, name: str) -> re.Pattern[str]:
+    if kind is NameKind.HEADER:
+        return _COOKIES if "cookie" in name.lower() else _CREDENTIALS
+    return _PHRASE if kind is NameKind.PHRASE else _BARE
 
 
 def _stands_alone(text: str, extent: Extent, *, sign: str) -> bool:
@@ -150,5 +162,8 @@ def _judged(
     value = text[begin:end]
     if not is_quoted and kind is not NameKind.HEADER:
         end -= len(value) - len(value.rstrip(".:!?" if kind is not NameKind.PASSWORD else "."))
-    is_one = is_secret_value(text[begin:end], name, kind, is_quoted=is_quoted, is_loose=is_loose)
-    return (begin, end) if is_one else None
+    if not is_secret_value(text[begin:end], name, kind, is_quoted=is_quoted, is_loose=is_loose):
+        return None
+    if end - begin >= _TELLING and not is_quoted:
+        end = max(end, _end(_unquoted(kind, name), text, begin))
+    return begin, end

@@ -46,6 +46,7 @@ _NUMBERS = frozenset((int, float, bool, NoneType))
 _SCALARS = _NUMBERS | {str}
 _TEXT = frozenset((str,))
 _MORE = "…"
+_ATTEMPTS = 4
 _write = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
@@ -333,14 +334,17 @@ class _Bounding:
 
     def _long(self, text: str) -> object:
         """A text for which there is no room: as much of it as there is, and what redaction needs to see beyond."""
-        most = max(0, self.room - 2 - len(_MORE.encode()))
-        begin = text[:most]
-        most -= begin.count("\n") + begin.count('"') + begin.count("\\")
+        most = room = max(0, self.room - 2 - len(_MORE.encode()))
+        for _ in range(_ATTEMPTS):
+            written = most + _escapes(text[:most])
+            if written <= room:
+                break
+            most = most * room // written
         piece = text[: most + OVERLAP]
         self.room = 0
         self.is_truncated = self._has_long = True
         self._texts.append(piece)
-        return _Long(piece, max(0, most))
+        return _Long(piece, most)
 
     def _masked(self, text: str) -> str:
         self.room -= len(REDACTED) + 3
@@ -383,7 +387,11 @@ def _basic(value: object) -> object:
 def _written_size(text: str) -> int:
     """Bytes of the text in JSON, nearly: the escapes that prose and code have are counted."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return size + text.count("\n") + text.count('"') + text.count("\\") if size > _SHORT else size
+    return size + _escapes(text) if size > _SHORT else size
+
+
+def _escapes(text: str) -> int:
+    return text.count("\n") + text.count('"') + text.count("\\")
 
 
 def _named(number: float) -> str:

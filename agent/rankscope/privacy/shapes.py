@@ -140,7 +140,7 @@ def curl_user(text: str, start: int) -> Extent | None:
 PRIVATE_KEY = Shape(
     re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?=(?:\s|\\[nr]|[\w-]+: [^\n\\]*)*[A-Za-z0-9+/=]{8})"
+        r"(?=(?:\s|\\[nr]|[\w-]++: [^\n\\]*+)*+[A-Za-z0-9+/=]{8})"
         r"(?:(?!-----)[\s\S])*+(?:-----END [A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----)?"
     )
 )
