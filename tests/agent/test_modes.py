@@ -1,6 +1,7 @@
 """The modes of delivery: what `flush` and `finish` wait for, what they raise, and what stays where."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -16,7 +17,7 @@ from tests.agent.gateways import ScriptedGateway, refuse
 from tests.agent.programs import Ended, run_program
 from tests.agent.spooled import is_ended, rows_in
 from tests.ground.brokers import Broker
-from tests.ground.processes import Children
+from tests.ground.processes import Children, free_port, wait_until
 from tests.ingest.gateways import Keys
 from tests.ingest.looking import batches_in as batches_of_broker
 
@@ -108,6 +109,20 @@ run.hurry()
     assert f"has not accepted all of run r yet (the gateway at {NOWHERE}" in ended.out
     assert f"the data is safe in {folder}" in ended.out
     assert is_ended(folder)
+
+
+def test_a_flush_that_waits_is_answered_when_the_gateway_comes(tmp_path: Path) -> None:
+    port = free_port()
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(run_sync, "print(run.flush(timeout=60))\nos._exit(0)\n", tmp_path, f"127.0.0.1:{port}")
+        wait_until(lambda: len(rows_in(tmp_path / "spool", "spans")) == 2, timeout_s=60, what="spool")
+        gateway = ScriptedGateway(port)
+
+        ended = ending.result()
+
+    gateway.stop()
+    assert ended.out.split() == ["True"], ended.err
+    assert gateway.accepted
 
 
 def test_the_end_of_a_process_says_what_the_tier_does_not_have_and_keeps_its_exit_code(tmp_path: Path) -> None:
