@@ -14,6 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Protocol
 
 from rankscope._bounds import ATTRIBUTES, METRICS, NAME
@@ -32,6 +33,8 @@ _FEW = 8
 
 _PLAIN = frozenset((str, int, float))
 _NUMBER_BYTES = 8
+_MOST_NAMED = 16
+"""Entries that are named where more were left out."""
 
 NoteFault = Callable[[str], None]
 
@@ -60,11 +63,13 @@ def text_of(value: object, most: int = ATTRIBUTES + MARGIN) -> str:
         return f"<{type(value).__qualname__} without text: {type(error).__qualname__}>"[:NAME]
 
 
-def name_of(value: object, owner: Labelled) -> str:
-    """The text of a name, an id or a key, a little above its bound at most."""
+def name_of(value: object, owner: Labelled, *, field: str) -> str:
+    """The text of a name or an id, a little above its bound at most; `field` says what was cut."""
     text = text_of(value, NAME + MARGIN)
     if len(text) > SHORT:
         owner.hold(sys.getsizeof(text))
+        if _bytes_of(text) > NAME:
+            owner.note_dropped(field, f"more than {NAME} bytes")
     return text
 
 
@@ -89,21 +94,30 @@ def labels(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
 
 def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     kept: dict[str, Label] = {}
-    room, size = ATTRIBUTES + 1, 0
-    for key, value in given.items():
+    room, size = ATTRIBUTES, 0
+    entries = iter(given.items())
+    for key, value in entries:
         name, label = text_of(key, NAME + MARGIN), _plain(value, owner)
         if isinstance(label, str):
             label = label[: max(1, room - len(name)) + MARGIN]
             size += sys.getsizeof(label)
         size += sys.getsizeof(name)
         kept[name] = label
-        room -= len(name) + (len(label) if isinstance(label, str) else _NUMBER_BYTES)
-        if room <= 0:
+        room -= _bytes_of(name) + _bytes_of(label)
+        if room < 0 or _bytes_of(name) > NAME:
+            owner.note_dropped(
+                f"attributes.{name[:SHORT]}", f"attributes take more than {ATTRIBUTES} bytes, or a key {NAME}"
+            )
+        if room < 0:
             break
-    if len(kept) < len(given):
-        owner.note_dropped("attributes", f"more than {ATTRIBUTES} bytes")
+    for key, _ in islice(entries, _MOST_NAMED):
+        owner.note_dropped(f"attributes.{text_of(key, SHORT)}", f"attributes take more than {ATTRIBUTES} bytes")
     owner.hold(size)
     return kept
+
+
+def _bytes_of(value: Label) -> int:
+    return len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
 
 
 def numbers(given: Mapping[str, float], note_left_out: Callable[[str, str], None]) -> tuple[dict[str, float], int]:
@@ -140,9 +154,11 @@ def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
     kept, _ = numbers(given, lambda name, why: owner.note_dropped(f"metrics.{name}" if name else "metrics", why))
     room = METRICS
     for count, name in enumerate(kept):
-        room -= len(name) + _NUMBER_BYTES
+        room -= _bytes_of(name) + _NUMBER_BYTES
         if room < 0:
-            kept = dict(list(kept.items())[: count + 1])
+            for left_out in islice(kept, count, count + _MOST_NAMED):
+                owner.note_dropped(f"metrics.{left_out[:SHORT]}", f"metrics take more than {METRICS} bytes")
+            kept = dict(islice(kept.items(), count))
             break
     if len(kept) > _FEW or METRICS - room > _FEW * SHORT:
         owner.hold(METRICS - room)

@@ -34,6 +34,9 @@ _INTERRUPTED = SPAN_FLAGS["interrupted"]
 _CANCELLATIONS = frozenset({"CancelledError", "Cancelled"})
 """Classes beside `Exception` that tell a task to stop: asyncio's and trio's, which are not imported for it."""
 
+_MOST_TEXT = 512 * 1024
+"""Bytes of text that are counted for a span at most: labels set again and again are counted each time."""
+
 _NEVER = -1
 """The start of a span that sampling left out: nothing starts it, so nothing registers or records it."""
 
@@ -92,7 +95,7 @@ class Span(SpanRef):
         if type(name) is str and 0 < len(name) <= SHORT and not name.isspace():
             self.name = name
         else:
-            self.name = name_of(checked_name(name), self)
+            self.name = name_of(checked_name(name), self, field="name")
         self.id = recording.new_span_id()
         self.parent = parent
         if parent is None:
@@ -262,9 +265,10 @@ class Span(SpanRef):
         Raises:
             TypeError, ValueError: `name` is not one.
         """
-        title = name_of(checked_name(name), self)
+        title = checked_name(name)
         if self._is_open("add_event") and not self.is_left_out:
-            event = SpanEvent(self, title, self._recording.mono_ns())
+            event = SpanEvent(self, self._recording.mono_ns())
+            event.name = name_of(title, event, field="name")
             if attributes is not None:
                 event.attributes = labels(attributes, event)
             self._recording.append(event)
@@ -284,14 +288,15 @@ class Span(SpanRef):
 
     def hold(self, text_bytes: int, /) -> None:
         """Count memory of long text."""
-        self.rare().text_bytes += text_bytes
+        details = self.rare()
+        details.text_bytes = min(details.text_bytes + text_bytes, _MOST_TEXT)
 
     def note_dropped(self, name: str, why: str, /) -> None:
         """Count something that could not be kept, and name it on the span."""
         details = self.rare()
         details.flags |= _TRUNCATED
         details.drop(name)
-        self._recording.note_fault(f"{name} of a span: {why}")
+        self._recording.note_fault(f"{name.partition('.')[0]} of a span: {why} ({name})")
 
     def preview(self, value: object, /) -> str:
         """Bounded JSON of a value that is neither text nor a number, for a label."""
@@ -326,7 +331,7 @@ class Span(SpanRef):
             self.note_dropped("links", f"more than {LINKS}")
             links = links[: LINKS - len(details.links)]
         details.links = (*details.links, *links)
-        details.text_bytes += LINK_BYTES * len(links)
+        self.hold(LINK_BYTES * len(links))
 
     def capture_inputs(self, inputs: object) -> None:
         """Keep a preview of what goes in, where payloads are captured."""
@@ -427,7 +432,7 @@ class Span(SpanRef):
     def _captured(self, details: Details, value: object) -> str:
         preview, is_masked = self._recording.payload(value)
         details.is_masked |= is_masked
-        details.text_bytes += len(preview)
+        self.hold(len(preview))
         return preview
 
     def _give(self) -> None:

@@ -143,7 +143,7 @@ class _Rows:
         """Note that something was cut or left out."""
         self.flags[row] |= _TRUNCATED
         names = self.dropped.setdefault(row, [])
-        if len(names) < _MOST_NAMED:
+        if name not in names and len(names) < _MOST_NAMED:
             names.append(name[:NAME])
 
 

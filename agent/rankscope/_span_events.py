@@ -19,10 +19,10 @@ class SpanEvent:
 
     Args:
         span: The span.
-        name: Short title.
         mono_ns: Monotonic time of it.
 
     Attributes:
+        name: Short title.
         attributes: Labels of it, None where it has none.
         text_bytes: Memory of its long text, which the ring has a budget for.
     """
@@ -32,8 +32,8 @@ class SpanEvent:
     count: ClassVar[int] = 1
     section: ClassVar[str] = "events"
 
-    def __init__(self, span: "Span", name: str, mono_ns: int) -> None:
-        self.span, self.name, self.mono_ns = span, name, mono_ns
+    def __init__(self, span: "Span", mono_ns: int) -> None:
+        self.span, self.name, self.mono_ns = span, "", mono_ns
         self.attributes: dict[str, Label] | None = None
         self.text_bytes = 0
 

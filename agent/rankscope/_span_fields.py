@@ -138,8 +138,8 @@ _SETTERS: "dict[str, Callable[[Span, object], None]]" = {
 _SCOPED: "dict[str, tuple[str, Callable[[object, Span], object]]]" = {
     "step": ("at_step", lambda value, _: checked_step(value)),
     "rank": ("rank", lambda value, _: checked_rank(value)),
-    "thread_id": ("thread_id", name_of),
-    "rollout_id": ("rollout_id", name_of),
+    "thread_id": ("thread_id", lambda value, span: name_of(value, span, field="thread_id")),
+    "rollout_id": ("rollout_id", lambda value, span: name_of(value, span, field="rollout_id")),
 }
 _BESIDE = frozenset({"trace_id", "inputs"})
 _NAMES = frozenset(SpanFields.__annotations__)

@@ -105,3 +105,28 @@ class StuckExporter(MemoryExporter):
             self.is_asked = True
             threading.Event().wait(0.01)
         return super().send(batch, is_last=is_last, urgent=urgent)
+
+
+def test_labels_set_again_and_again_do_not_cost_the_span_its_place() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.span("a") as span:
+        for index in range(1_000):
+            span.add_attributes({"text": f"{index}{'x' * 30_000}"})
+
+    (row,) = exporter.rows("spans")
+    assert str(row["attributes"]).startswith("{'text': '999x")
+    assert not exporter.rows("gaps")
+
+
+def test_an_event_of_any_size_is_cut_when_it_is_given() -> None:
+    exporter, huge = MemoryExporter(), "x" * 1_000_000
+
+    with Run(exporter) as run, run.span("a") as span:
+        for _ in range(20):
+            span.add_event(huge, {huge: huge, "more": [huge] * 100})
+
+    events = [row for row in exporter.rows("events") if row["kind"] == "span_event"]
+    assert len(events) == 20
+    assert max(len(str(row["name"])) for row in events) == 512
+    assert max(len(str(row["payload"])) for row in events) < 36_000

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from rankscope import Run
+from rankscope._tracing_options import TracingOptions
 from rankscope.testing import CountingIds, ManualClock, MemoryExporter
 from rankscope_proto.names import SPAN_FLAGS, SpanKind, SpanStatus
 
@@ -295,3 +296,21 @@ def test_a_step_may_be_any_whole_number_type() -> None:
 
     (row,) = exporter.rows("spans")
     assert (row["step"], row["microstep"]) == (3, 3)
+
+
+def test_spans_fill_a_ring_no_further_than_its_capacity() -> None:
+    exporter = MemoryExporter(room=0)
+    run = Run(exporter, tracing=TracingOptions(ring_rows=100))
+    recording = run._recording  # pyright: ignore[reportPrivateUsage]  # what waits
+    most = 0
+
+    for _ in range(5_000):
+        with run.span("a"):
+            pass
+        most = max(most, recording.ring.rows())
+    exporter.room = None
+    run.finish()
+
+    assert most <= 100
+    lost = sum(int(str(row["count"])) for row in exporter.rows("gaps"))
+    assert len(exporter.rows("spans")) + lost == 5_000
