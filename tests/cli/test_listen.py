@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from rankscope import _discovery
 from rankscope.up import Access, Client, RefusedError, UnreachableError
 from rankscope_proto.keys import KeyRing, Scope
+from tests.agent.front.clients import body, whole
 from tests.cli.programs import rankscope
 from tests.ground.certificates import Authority, Pair
 from tests.ground.processes import Child, alive, answers, descendants, python, wait_until
@@ -23,8 +26,8 @@ from tests.ground.stacks import clean_environ
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested is who gets in then
 ANY_PORTS = ("--query-port", "0", "--gateway-port", "0", "--http-port", "0")
 
-RUN = "far"
-"""What another test records in the server they share, before or after."""
+RUN, OVER_HTTP = "far", "far-over-http"
+"""What other tests record in the server they share, before or after."""
 
 TRAINER = """
 import sys, rankscope
@@ -95,7 +98,7 @@ def test_the_first_key_opens_it_for_sending_and_reading(server: Server) -> None:
 def test_from_elsewhere_a_key_and_the_authority_are_needed(server: Server, access: Access) -> None:
     runs = Client(server.url, access=access).get("/runs")
 
-    assert {run["run_id"] for run in runs["items"]} <= {RUN}
+    assert {run["run_id"] for run in runs["items"]} <= {RUN, OVER_HTTP}
     with pytest.raises(RefusedError) as refused:
         Client(server.url, access=replace(access, key="")).get("/runs")
     assert refused.value.status == 401
@@ -109,10 +112,25 @@ def test_on_the_machine_itself_nothing_changes(server: Server) -> None:
     found = _discovery.read(server.home)
     assert found
 
-    assert {run["run_id"] for run in Client(found.query).get("/runs")["items"]} <= {RUN}
+    assert {run["run_id"] for run in Client(found.query).get("/runs")["items"]} <= {RUN, OVER_HTTP}
     assert rankscope("runs", "--json", home=server.home).status == 0
     assert found.query.startswith("http://127.0.0.1:")
     assert server.told["query"] == found.query
+
+
+def test_events_from_elsewhere_come_over_http_with_the_key(server: Server, access: Access) -> None:
+    url = f"https://localhost:{server.told['public_ingest'].rpartition(':')[2]}"
+    trusted = ssl.create_default_context(cafile=access.ca)
+
+    def send(key: str) -> int:
+        headers = {"Idempotency-Key": "1", "Authorization": f"Bearer {key}"}
+        path = f"{url}/api/runs/{OVER_HTTP}/traces/events"
+        return httpx.post(path, content=body(*whole()), headers=headers, verify=trusted, timeout=30).status_code
+
+    assert (send(access.key), send("none")) == (200, 401)
+    assert httpx.post(f"{server.told['ingest']}/api/runs/{OVER_HTTP}/traces/events").status_code == 400
+    reader = Client(server.url, access=access)
+    wait_until(lambda: OVER_HTTP in [run["run_id"] for run in reader.get("/runs")["items"]], what="the run is stored")
 
 
 def test_rows_are_kept_for_as_long_as_was_said(server: Server) -> None:

@@ -18,7 +18,7 @@ from rankscope.agent.left import Left, left_in
 from rankscope.agent.running import await_delivery, run_command
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
-from rankscope.cli._http import Http, HttpKeys, HttpOptions, HttpTlsCert, HttpTlsKey
+from rankscope.cli._http import Http, HttpKeys, HttpOptions, HttpTlsCert, HttpTlsClientCa, HttpTlsKey
 from rankscope.cli._output import plural, say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder, named
 from rankscope.errors import Unavailable
@@ -61,6 +61,7 @@ def agent(  # noqa: PLR0913 - one for each option
     http_keys: HttpKeys = None,
     http_tls_cert: HttpTlsCert = None,
     http_tls_key: HttpTlsKey = None,
+    http_tls_client_ca: HttpTlsClientCa = None,
     as_json: AsJson = False,
 ) -> int:
     """Send what this node's ranks record, all of them, until SIGTERM: then drain for at most 25 s.
@@ -79,7 +80,7 @@ def agent(  # noqa: PLR0913 - one for each option
     settings = _settings(home, spool, endpoint=endpoint)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     options = serve.AgentOptions(settings, exit_when_idle=exit_when_idle, stage_out=stage_out)
-    front = HttpOptions(http, http_keys, http_tls_cert, http_tls_key).front(settings)
+    front = HttpOptions(http, http_keys, http_tls_cert, http_tls_key, http_tls_client_ca).front(settings)
     try:
         running = serve.Agent(options)
     except serve.AgentHeldError as error:

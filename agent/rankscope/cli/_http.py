@@ -38,6 +38,15 @@ HttpTlsKey = Annotated[
     typer.Option("--http-tls-key", envvar="RANKSCOPE_HTTP_TLS_KEY", help="With --http: file of its private key (PEM)."),
 ]
 
+HttpTlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-tls-client-ca",
+        envvar="RANKSCOPE_HTTP_TLS_CLIENT_CA",
+        help="With --http: file of the authorities (PEM) of clients' certificates.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
@@ -47,6 +56,7 @@ class HttpOptions:
     keys: Path | None
     tls_cert: Path | None
     tls_key: Path | None
+    tls_client_ca: Path | None
 
     def front(self, settings: Settings) -> "Front | None":
         """The front; None: none is asked for.
@@ -71,6 +81,7 @@ class HttpOptions:
             keys=self.keys,
             tls_cert=self.tls_cert,
             tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
             is_insecure=settings.insecure,
             project=settings.project,
         )

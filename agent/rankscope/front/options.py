@@ -25,6 +25,7 @@ class FrontOptions:
         keys: Key file; None: no key is asked for.
         tls_cert: File of the certificate (PEM); None: plain text.
         tls_key: File of its private key (PEM); None: it is in `tls_cert`.
+        tls_client_ca: File of the authorities (PEM) of clients; None: clients need no certificate.
         is_insecure: Whether everybody who can reach it is trusted.
         project: Of requests that name none, with keys of several projects or without keys.
     """
@@ -34,6 +35,7 @@ class FrontOptions:
     keys: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     is_insecure: bool = False
     project: str = "default"
 
@@ -50,8 +52,8 @@ class FrontOptions:
                 f"--http {self.host} is refused: it would listen beyond loopback without {' and '.join(lacking)}; "
                 "give it both, or set RANKSCOPE_INSECURE=1 where everybody who can reach it is trusted"
             )
-        if self.tls_key and not self.tls_cert:
-            raise ConfigError("--http-tls-key goes with --http-tls-cert")
+        if (self.tls_key or self.tls_client_ca) and not self.tls_cert:
+            raise ConfigError("--http-tls-key and --http-tls-client-ca go with --http-tls-cert")
 
     def ring(self) -> KeyRing | None:
         """The keys; None: none is asked for.
@@ -72,7 +74,7 @@ class FrontOptions:
         """
         if self.tls_cert is None:
             return None
-        return server_context(str(self.tls_cert), str(self.tls_key or ""))
+        return server_context(str(self.tls_cert), str(self.tls_key or ""), client_ca=str(self.tls_client_ca or ""))
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -38,6 +38,7 @@ def ingest_part(
         "RANKSCOPE_HTTP_LISTEN": listen,
         "RANKSCOPE_HTTP_TLS_CERT": settings["RANKSCOPE_TLS_CERT"],
         "RANKSCOPE_HTTP_TLS_KEY": settings["RANKSCOPE_TLS_KEY"],
+        "RANKSCOPE_HTTP_TLS_CLIENT_CA": settings["RANKSCOPE_TLS_CLIENT_CA"],
         "RANKSCOPE_TLS_CERT": "",
         "RANKSCOPE_TLS_KEY": "",
         "RANKSCOPE_KEY": "",
