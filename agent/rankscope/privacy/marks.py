@@ -57,12 +57,15 @@ class Marks:
 
     def any(self, text: str) -> bool:
         """Whether the text has a mark: without one it has no secret."""
-        lowered = _lowered(text)
-        return any(gate in lowered and search(lowered) for gate, search, _ in self._gates)
+        lowered = text.lower()
+        for gate, search, _ in self._gates:  # noqa: SIM110  # `any` over a generator takes 1 µs more
+            if gate in lowered and search(lowered):
+                return True
+        return False
 
     def places(self, text: str) -> list[Place]:
         """Where marks begin, in order, each with what finds its secret."""
-        lowered = _lowered(text)
+        lowered = text.lower()
         if len(lowered) != len(text):
             lowered = _ascii_lowered(text)
         places: list[Place] = []
@@ -84,10 +87,6 @@ def _gate(gate: str, marks: Sequence[Mark]) -> re.Pattern[str]:
     return re.compile(f"{own}(?:{'|'.join(ways)})")
 
 
-def _lowered(text: str) -> str:
-    return text.replace("ASIA", "AKIA").lower()
-
-
 def _start(place: Place) -> int:
     return place[0]
 
@@ -104,6 +103,7 @@ def _marks(names: Names) -> Iterator[Mark]:
     yield Mark("k", assigned, after=f"ey{_ASSIGNED}")
     yield Mark("k", assigned, "coo", 3, f"ie{_ASSIGNED}")
     yield Mark("k", shapes.AWS, "a", 1, "ia[a-z0-9]{12}")
+    yield Mark("asia", shapes.AWS, after="[a-z0-9]{12}")
     yield Mark("k", shapes.HOOK_ADDRESS, "hooks.slac".replace(".", r"\."), 10, r"\.com/")
     yield Mark("j", shapes.JWT, "ey", 2, r"[\w-]{6}")
     yield Mark("j", assigned, after=f"wt{_ASSIGNED}")
@@ -115,12 +115,15 @@ def _marks(names: Names) -> Iterator[Mark]:
     yield Mark("-", option, "-", 1, r"[a-z][\w-]{1,40}+\s{1,4}+[^-\s]")
     yield Mark("/", shapes.userinfo, ":/", 2, r"[^\s\"'<>@]{1,512}+@")
     yield Mark("/", shapes.DISCORD_ADDRESS, "webhooks", 8, r"\d{12}")
-    for stem in ("secret", "pass", "pwd", "auth", "credential"):
+    yield Mark("=", assigned, "pwd", 3)
+    yield Mark(":", assigned, "pwd", 3)
+    yield Mark(":", assigned, "pwd[\"']", 4)
+    for stem in ("secret", "pass", "auth", "credential"):
         yield Mark(stem, assigned, after=_ASSIGNED)
     yield Mark("bearer", shapes.bearer, after=r"[\s:=%\\]")
     yield Mark("bearer", assigned, after=_ASSIGNED)
     yield Mark("basic ", shapes.BASIC, after=r"\s{0,3}[a-z0-9+/]{8}")
-    yield Mark("ya29.", shapes.GOOGLE_ACCESS)
+    yield Mark("9", shapes.GOOGLE_ACCESS, "ya2", 3, r"\.[\w-]{16}")
     for own in names.extra:
         yield Mark(own.rpartition("_")[2], assigned, after=_ASSIGNED)
 

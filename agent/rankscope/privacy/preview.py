@@ -39,8 +39,6 @@ _FLOAT_BYTES = 12
 _INT_BYTES = 5
 _LARGE_INT = 1 << 53
 _LONGEST_INT_BITS = 1024
-_SHORT = 48
-"""Characters of a text whose escapes are not counted."""
 
 _NUMBERS = frozenset((int, float, bool, NoneType))
 _SCALARS = _NUMBERS | {str}
@@ -90,7 +88,7 @@ class Judge(Protocol):
 def preview(judge: Judge, value: object, most: int) -> Preview:
     """The value as JSON of at most so many bytes; never raises."""
     text, bounding = _bounded(judge, value, most)
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    size = _size(text)
     if size > most:  # escapes, long numbers: estimated too small
         text, bounding = _bounded(judge, value, most * most // size - _KEY_BYTES)
     kept = cut(text, most)
@@ -242,7 +240,7 @@ class _Bounding:
         """Whether there is room for texts and so much else; takes it."""
         if texts:
             joined = "\n".join(texts) if len(texts) > 1 else texts[0]
-            size += _written_size(joined) + _KEY_BYTES * len(texts)
+            size += _size(joined) + _KEY_BYTES * len(texts)
         if size > self.room:
             return False
         self.room -= size
@@ -322,10 +320,9 @@ class _Bounding:
         return f"<int of {bits} bits>"
 
     def _text(self, text: str) -> object:
-        size = len(text)
-        if size > _SHORT and size + 2 > self.room:
+        if len(text) + 2 > self.room:
             return self._long(text)
-        size = _written_size(text)
+        size = _size(text)
         if size + 2 > self.room:
             return self._long(text)
         self.room -= size + 3
@@ -384,10 +381,9 @@ def _basic(value: object) -> object:
     return float(value) if isinstance(value, float) else described(value)
 
 
-def _written_size(text: str) -> int:
-    """Bytes of the text in JSON, nearly: the escapes that prose and code have are counted."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return size + _escapes(text) if size > _SHORT else size
+def _size(text: str) -> int:
+    """Bytes of the text; its escapes in JSON are counted when it is written, once for the whole payload."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def _escapes(text: str) -> int:
