@@ -126,19 +126,19 @@ def test_it_is_said_again_only_where_it_may_be_wrong(watched: Watched) -> None:
     with watched.run.span("a"):
         assert watched.is_due()
         watched.message()
-        watched.pass_s(LEAST_S)
-        assert not watched.is_due(), "nothing changed"
+        watched.pass_s(LEAST_S + 0.01)
+        assert not watched.is_due(), "nothing changed, nor is it long ago"
         assert watched.is_due(next_seq=1), "a batch was sealed"
         watched.message(next_seq=1)
         with watched.run.span("b"):
             assert not watched.is_due(next_seq=1), "it was said a moment ago"
-            watched.pass_s(LEAST_S)
+            watched.pass_s(LEAST_S + 0.01)
             assert watched.is_due(next_seq=1), "one was opened"
         watched.message(next_seq=1)
         watched.pass_s(REFRESH_S)
         assert watched.is_due(next_seq=1), "it lasts longer than was said"
 
-    watched.pass_s(LEAST_S)
+    watched.pass_s(LEAST_S + 0.01)
     assert watched.is_due(next_seq=1), "it ended"
     assert watched.message(next_seq=1) is None
     watched.pass_s(REFRESH_S)

@@ -4,6 +4,7 @@ Promise: no span is among them whose row lies in a batch. Where the batches that
 nothing is said: a span that is missing is better than one that is there twice.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -28,7 +29,7 @@ class LeftRows:
 
     Attributes:
         blocks: The spans, and a gap for those that were too many; at least one block.
-        at_ns: When they were written down, on the wall clock: the end of every span.
+        at_ns: When they were written down, on the wall clock. The spans end then, or with the newest batch.
         worker_index: Of the process, as its batches say.
         parent_rank: The rank it served.
         mesh: Axis name and coordinate, per axis.
@@ -57,11 +58,16 @@ def left_rows(reader: SpoolReader) -> LeftRows | None:
         batch = Batch.FromString(left.payload)
     except DecodeError:
         return None
-    ended = {key for frame in _from(reader, first) for key in _ended(frame)}
+    ended: set[SpanKey] = set()
+    alive_ns = batch.header.sealed
+    for later in _behind(reader, first):
+        ended.update(_keys(later))
+        alive_ns = max(alive_ns, later.header.sealed)
     open_still = [row for row, key in enumerate(_keys(batch)) if key not in ended]
     if not open_still:
         return None
-    blocks = [_rows(block_of(batch, "spans"), open_still)]
+    spans = _rows(block_of(batch, "spans"), open_still)
+    blocks = [_lasting(spans, alive_ns - batch.header.sealed)]
     if too_many := _not_captured(batch):
         blocks.append(_rows(block_of(batch, "gaps"), too_many))
     header = batch.header
@@ -69,18 +75,18 @@ def left_rows(reader: SpoolReader) -> LeftRows | None:
     return LeftRows(blocks, header.sealed, header.worker_index, header.parent_rank, mesh)
 
 
-def _from(reader: SpoolReader, frame: Frame | None) -> Iterator[Frame]:
+def _behind(reader: SpoolReader, frame: Frame | None) -> Iterator[Batch]:
+    """The batches from one on, but for those that cannot be read, which the store never has."""
     while frame is not None:
-        yield frame
+        with contextlib.suppress(DecodeError):
+            yield Batch.FromString(frame.payload)
         frame = reader.next(frame.seq + 1)
 
 
-def _ended(frame: Frame) -> list[SpanKey]:
-    """The spans of a batch; none of one that cannot be read, which the store never has."""
-    try:
-        return _keys(Batch.FromString(frame.payload))
-    except DecodeError:
-        return []
+def _lasting(spans: Block, longer_ns: int) -> Block:
+    """The spans as long as their process is known to have lived: no child that ended outlives its parent."""
+    durations = [duration + longer_ns for duration in cast("Sequence[int]", spans.columns["duration"])]
+    return Block(spans.section, spans.count, {**spans.columns, "duration": durations})
 
 
 def _keys(batch: Batch) -> list[SpanKey]:

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,11 @@ def names(gateway: ScriptedGateway) -> Counter[str]:
     return Counter(row["name"] for row in spans(gateway))
 
 
+def end_of(span: dict[str, Any]) -> int:
+    """Wall clock in ns."""
+    return int(span["start"] + span["duration"])
+
+
 def drain(root: Path, gateway: ScriptedGateway) -> None:
     done = call(root.parent.parent, "drain", root, "--endpoint", gateway.endpoint, "--json")
     assert done.returncode == 0, done.stderr
@@ -131,8 +137,21 @@ def test_a_span_that_ended_after_the_file_was_written_is_not_stated(gateway: Scr
     drain(trainer.root, gateway)
 
     assert names(gateway) == dict.fromkeys(OPEN | ENDED, 1)
-    statuses = {row["name"]: row["status"] for row in spans(gateway)}
-    assert statuses["ends late"] == SpanStatus.OK.code
+    rows = {row["name"]: row for row in spans(gateway)}
+    assert rows["ends late"]["status"] == SpanStatus.OK.code
+    assert min(end_of(rows[name]) for name in OPEN - {"ends late"}) >= end_of(rows["ends late"])
+
+
+def test_a_span_lasts_as_long_as_its_process_is_known_to_have_lived(gateway: ScriptedGateway, home: Path) -> None:
+    with dying(home) as trainer:
+        trainer.await_left(OPEN)
+        since_ns = time.time_ns()
+        wait_until(lambda: time.time_ns() - since_ns > 4 * 10**9, what="hang")
+
+    drain(trainer.root, gateway)
+
+    episode = next(row for row in spans(gateway) if row["name"] == "episode")
+    assert end_of(episode) - since_ns > 10**9
 
 
 def test_draining_again_and_every_copy_adds_nothing(gateway: ScriptedGateway, root: Path, tmp_path: Path) -> None:
