@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope_query_api.values import Record, SpanPlace
+from rankscope_query_api.places import SpanPlace
+from rankscope_query_api.values import Record
 
 STACK_AGE_NS = 15 * 10**9
 """Three heartbeats: a process that sealed batches for longer without one has nothing open any more."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rankscope_query_api.answers import Key
-from rankscope_query_api.values import SpanPlace
+from rankscope_query_api.places import SpanPlace
 
 
 class Siblings(NamedTuple):
@@ -34,7 +34,7 @@ def page_of(stored: Sequence[SpanPlace], extra: Iterable[SpanPlace], *, limit: i
     return Siblings(shown, _key(shown[-1]) if len(found) > limit else None)
 
 
-def cycle_cuts(span_ids: Sequence[int], parents: Sequence[int], starts: Sequence[int]) -> Mapping[int, SpanPlace]:
+def cycle_cuts(span_ids: Sequence[int], parents: Sequence[int], *, starts: Sequence[int]) -> Mapping[int, SpanPlace]:
     """The earliest span of each cycle of parents, by its id: cut from its parent, it makes a tree of the cycle.
 
     Args:

@@ -11,28 +11,22 @@ from typing import Protocol
 
 from rankscope_query_api.answers import Key
 from rankscope_query_api.living import RunningSpan
+from rankscope_query_api.places import Family, RootCount, SpanPlace, StepBucket, StepWindow, TraceCount, TracePlace
 from rankscope_query_api.values import (
-    Family,
     Launch,
     LedgerEntry,
     PathTotal,
     Process,
     Record,
-    RootCount,
     RunKey,
     RunSummary,
     Scope,
     Slice,
-    SpanPlace,
-    StepBucket,
     StepTimes,
-    StepWindow,
     StorageState,
     Table,
     TensorFilter,
-    TraceCount,
     TraceFilter,
-    TracePlace,
     Value,
 )
 

@@ -5,9 +5,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankscope_query_api.places import SpanPlace
 from rankscope_query_api.siblings import cycle_cuts, page_of
 from rankscope_query_api.trees import build_forest
-from rankscope_query_api.values import SpanPlace
 
 
 def places(*starts: int, parent: int = 0) -> list[SpanPlace]:
@@ -36,7 +36,7 @@ def test_a_sibling_that_is_stored_meanwhile_is_shown_once() -> None:
 
 
 def test_a_span_that_is_its_own_parent_is_cut_from_itself() -> None:
-    assert cycle_cuts([7], [7], [1]) == {7: SpanPlace(1, 7, 7)}
+    assert cycle_cuts([7], [7], starts=[1]) == {7: SpanPlace(1, 7, 7)}
 
 
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 14)), max_size=40))
@@ -46,7 +46,7 @@ def test_cycles_are_cut_where_a_forest_of_all_spans_is_cut(rows: list[tuple[int,
 
     # Spans that are not there, or have no children, are in no cycle: leaving them out changes nothing.
     inner = [row for row in range(len(rows)) if ids[row] in parents]
-    cuts = cycle_cuts([ids[row] for row in inner], [parents[row] for row in inner], inner)
+    cuts = cycle_cuts([ids[row] for row in inner], [parents[row] for row in inner], starts=inner)
 
     assert {forest.position[span_id] for span_id in cuts} == set(forest.cycles_cut)
 
@@ -56,6 +56,6 @@ def test_a_cycle_of_100_000_spans_is_cut_once() -> None:
     parents = [*range(2, count + 1), 1]
     starts = random.Random(7).sample(range(count), count)
 
-    (cut,) = cycle_cuts(range(1, count + 1), parents, starts).values()
+    (cut,) = cycle_cuts(range(1, count + 1), parents, starts=starts).values()
 
     assert cut.start_ns == 0

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from rankscope_proto.names import EventKind
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
+from rankscope_query_api.places import StepWindow, TracePlace
 from rankscope_query_api.reading.trace_detail import ROW
 from rankscope_query_api.summaries import FIRST_COPY
-from rankscope_query_api.values import Record, RunKey, StepWindow, TracePlace, Value
+from rankscope_query_api.values import Record, RunKey, Value
 
 EVENT_SLACK_NS = 3_600 * 10**9
 """A span's events are told while it is open, by the same clock; a client of the HTTP ingest may use another one."""

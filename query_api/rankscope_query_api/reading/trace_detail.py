@@ -19,10 +19,11 @@ from rankscope_proto.names import EventKind
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import RunningSpan
+from rankscope_query_api.places import Family, RootCount, SpanPlace, TracePlace
 from rankscope_query_api.reading.open_now import OpenNow
 from rankscope_query_api.store import EVENTS_A_SPAN
 from rankscope_query_api.summaries import FIRST_COPY, SPAN_COLUMNS, SUMMARY
-from rankscope_query_api.values import Family, Record, RootCount, RunKey, Scope, SpanPlace, Table, TracePlace, Value
+from rankscope_query_api.values import Record, RunKey, Scope, Table, Value
 
 MOST_INNER_EDGES = 400_000
 """Edges that are looked through for cycles; a store answers half a million rows at most by default."""
@@ -148,66 +149,67 @@ class ClickHouseTraceDetail:
 
     async def totals(self, key: RunKey, place: TracePlace) -> Record:
         """See `TraceDetailReader`."""
-        found = await self._one(TOTALS, key, place)
+        found = await self._one(TOTALS, (key, place))
         if found["distinct"] != found["spans"]:
             rows = found["spans"]
-            found = await self._one(TOTALS_OF_FIRST_COPIES, key, place)
+            found = await self._one(TOTALS_OF_FIRST_COPIES, (key, place))
             return {**found, "copies": rows - found["spans"]}
         return {**found, "copies": 0}
 
     async def has_back_edges(self, key: RunKey, place: TracePlace) -> bool:
         """See `TraceDetailReader`."""
-        return bool((await self._one(BACK_EDGES, key, place))["found"])
+        return bool((await self._one(BACK_EDGES, (key, place)))["found"])
 
     async def root_count(self, key: RunKey, place: TracePlace, *, open_ids: Sequence[int]) -> RootCount:
         """See `TraceDetailReader`."""
-        return RootCount(**await self._one(ROOT_COUNT, key, place, open=list(open_ids)))
+        return RootCount(**await self._one(ROOT_COUNT, (key, place), open=list(open_ids)))
 
     async def roots(
         self, key: RunKey, place: TracePlace, *, open_ids: Sequence[int], limit: int, after: Key | None
     ) -> Sequence[SpanPlace]:
         """See `TraceDetailReader`."""
         values = _of_page(limit, after)
-        return _places(await self._select(ROOTS, key, place, open=list(open_ids), **values))
+        return _places(await self._select(ROOTS, (key, place), open=list(open_ids), **values))
 
     async def children(
         self, key: RunKey, place: TracePlace, *, parent: int, limit: int, after: Key | None
     ) -> Sequence[SpanPlace]:
         """See `TraceDetailReader`."""
-        return _places(await self._select(CHILDREN, key, place, parent=parent, **_of_page(limit, after)))
+        return _places(await self._select(CHILDREN, (key, place), parent=parent, **_of_page(limit, after)))
 
     async def family(self, key: RunKey, place: TracePlace, *, parent: int) -> Family:
         """See `TraceDetailReader`."""
-        found = await self._one(PARENT, key, place, parent=parent)
+        found = await self._one(PARENT, (key, place), parent=parent)
         return Family(found["children"], found["first_child"], found["began"] if found["is_stored"] else None)
 
     async def families(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Mapping[int, Family]:
         """See `TraceDetailReader`."""
-        table = await self._select(FAMILIES, key, place, ids=list(span_ids))
+        table = await self._select(FAMILIES, (key, place), ids=list(span_ids))
         return {parent: Family(count, first) for parent, count, first in zip(*table.columns, strict=True)}
 
     async def inner_edges(self, key: RunKey, place: TracePlace) -> Table | None:
         """See `TraceDetailReader`."""
-        table = await self._select(INNER_EDGES, key, place)
+        table = await self._select(INNER_EDGES, (key, place))
         return None if table.columns and len(table.columns[0]) > MOST_INNER_EDGES else table
 
     async def spans(self, key: RunKey, place: TracePlace, *, shown: Sequence[SpanPlace]) -> Sequence[Record]:
         """See `TraceDetailReader`."""
         last = max((one.start_ns for one in shown), default=0)
-        table = await self._select(SPANS, key, place, last=last, ids=[one.span_id for one in shown])
+        table = await self._select(SPANS, (key, place), last=last, ids=[one.span_id for one in shown])
         return table.records()
 
     async def events(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Sequence[Record]:
         """See `TraceDetailReader`."""
-        return (await self._select(EVENTS, key, place, ids=list(span_ids))).records()
+        return (await self._select(EVENTS, (key, place), ids=list(span_ids))).records()
 
-    async def _select(self, statement: str, key: RunKey, place: TracePlace, **values: Value) -> Table:
+    async def _select(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Table:
+        key, place = of
         where: dict[str, Value] = {"hi": place.hi, "lo": place.lo}
         where |= {"steps": list(place.steps), "first": place.first_start_ns}
         return await self._clickhouse.select(statement, {"project": key.project, "run": key.run, **where, **values})
 
-    async def _one(self, statement: str, key: RunKey, place: TracePlace, **values: Value) -> Record:
-        (found,) = (await self._select(statement, key, place, **values)).records()
+    async def _one(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Record:
+        (found,) = (await self._select(statement, of, **values)).records()
         return found
 
 

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from rankscope_proto.names import SPAN_FLAGS, SpanStatus
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import RunningSpan
+from rankscope_query_api.places import StepBucket, StepWindow, TraceCount
 from rankscope_query_api.reading.open_now import OpenNow, OpenTrace
 from rankscope_query_api.summaries import COST_USD, FIRST_COPY, INPUT_TOKENS, OUTPUT_TOKENS, number_of
-from rankscope_query_api.values import Record, RunKey, Scope, Slice, StepBucket, StepWindow, TraceCount, Value
+from rankscope_query_api.values import Record, RunKey, Scope, Slice, Value
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 _STEP = "toInt64(ifNull(step, -1))"
@@ -169,11 +170,11 @@ class ClickHouseTraceSteps:
         asked: dict[str, Value] = {"his": [hi for _, hi, _ in open_now], "los": [lo for _, _, lo in open_now]}
         table = await self._clickhouse.select(OPEN_ANCHORS, {**_of(key), **asked})
         stored = {(hi, lo): anchor for hi, lo, anchor in zip(*table.columns, strict=True)}
-        steps = (_anchor(trace, spans, stored) for trace, spans in open_now.items())
+        steps = (_anchor(trace, spans, stored=stored) for trace, spans in open_now.items())
         return Counter(step for step in steps if step is not None)
 
 
-def _anchor(trace: OpenTrace, spans: Sequence[RunningSpan], stored: Mapping[tuple[int, int], int]) -> int | None:
+def _anchor(trace: OpenTrace, spans: Sequence[RunningSpan], *, stored: Mapping[tuple[int, int], int]) -> int | None:
     """The step a trace begins at: that of its stored spans, else of the open ones; None: it has none."""
     _, hi, lo = trace
     return stored.get((hi, lo), min((span.step for span in spans if span.step is not None), default=None))

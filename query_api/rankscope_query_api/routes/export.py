@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import orjson
@@ -10,11 +11,12 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import Field, model_validator
 
 from rankscope_query_api.answers import conventional
+from rankscope_query_api.places import StepWindow, TracePlace
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, InProject, Run, TraceId, is_head, launches_of, store_of
 from rankscope_query_api.routes.one_trace import trace_of
 from rankscope_query_api.routes.records import span_event_json, span_json
 from rankscope_query_api.store import TraceStore
-from rankscope_query_api.values import Record, RunKey, StepWindow, TracePlace
+from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
@@ -46,7 +48,7 @@ async def export_traces(request: Request, run: Run, *, query: Annotated[ExportQu
     store = store_of(request)
     key = RunKey(query.project, run)
     await launches_of(store, key)
-    return await _streamed(request, store, key, StepWindow(query.min_step, query.max_step), name=run)
+    return await _streamed(request, Exported(store, key, StepWindow(query.min_step, query.max_step)), name=run)
 
 
 @router.get("/runs/{run}/traces/{trace}/export", response_class=StreamingResponse)
@@ -55,33 +57,46 @@ async def export_trace(request: Request, run: Run, trace: TraceId, *, query: Ann
     store = store_of(request)
     key = RunKey(query.project, run)
     found = await trace_of(store, key, trace=trace)
-    return await _streamed(request, store, key, found.place, name=trace.lower())
+    return await _streamed(request, Exported(store, key, found.place), name=trace.lower())
 
 
-async def _streamed(
-    request: Request, store: TraceStore, key: RunKey, of: StepWindow | TracePlace, *, name: str
-) -> Response:
+async def _streamed(request: Request, exported: "Exported", *, name: str) -> Response:
     # Read before the status is sent: a store that does not answer is told with a 503, not with an empty file.
-    first = await store.export.spans(key, of, limit=SPANS_A_PAGE, after=None)
+    first = await exported.page(after=None)
     safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "_" for letter in name)
     headers = {"content-disposition": f'attachment; filename="{safe}.jsonl"'}
     if is_head(request):
         return Response(media_type=JSON_LINES, headers=headers)
-    return StreamingResponse(_lines(store, key, of, first=first), media_type=JSON_LINES, headers=headers)
+    return StreamingResponse(exported.lines(first), media_type=JSON_LINES, headers=headers)
 
 
-async def _lines(
-    store: TraceStore, key: RunKey, of: StepWindow | TracePlace, *, first: Sequence[Record]
-) -> AsyncIterator[bytes]:
-    page = first
-    while page:
-        happened: defaultdict[tuple[int, int, int], list[Record]] = defaultdict(list)
-        for event in await store.export.events(key, page):
-            happened[_ids(event)].append(event)
-        yield b"".join(_line(key, span, events=happened[_ids(span)]) for span in page)
-        if len(page) < SPANS_A_PAGE:
-            return
-        page = await store.export.spans(key, of, limit=SPANS_A_PAGE, after=page[-1])
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What is exported.
+
+    Attributes:
+        store: What it is read from.
+        key: The run.
+        of: Its steps, or its trace.
+    """
+
+    store: TraceStore
+    key: RunKey
+    of: StepWindow | TracePlace
+
+    async def page(self, *, after: Record | None) -> Sequence[Record]:
+        """The spans behind one."""
+        return await self.store.export.spans(self.key, self.of, limit=SPANS_A_PAGE, after=after)
+
+    async def lines(self, first: Sequence[Record]) -> AsyncIterator[bytes]:
+        """The spans as JSON lines, a page at a time, from the first page on."""
+        page = first
+        while page:
+            happened: defaultdict[tuple[int, int, int], list[Record]] = defaultdict(list)
+            for event in await self.store.export.events(self.key, page):
+                happened[_ids(event)].append(event)
+            yield b"".join(_line(self.key, span, events=happened[_ids(span)]) for span in page)
+            page = await self.page(after=page[-1]) if len(page) == SPANS_A_PAGE else ()
 
 
 def _line(key: RunKey, span: Record, *, events: Sequence[Record]) -> bytes:

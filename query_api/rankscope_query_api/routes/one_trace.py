@@ -14,11 +14,12 @@ from typing import NamedTuple
 from rankscope_query_api.answers import Json, Key
 from rankscope_query_api.errors import NotFoundError, unknown
 from rankscope_query_api.living import RunningSpan
+from rankscope_query_api.places import Family, SpanPlace, TracePlace
 from rankscope_query_api.routes.asking import PREFIX, launches_of
 from rankscope_query_api.routes.records import running_span_json, span_event_json, span_json
 from rankscope_query_api.siblings import Siblings, cycle_cuts, page_of
 from rankscope_query_api.store import EVENTS_A_SPAN, TraceStore
-from rankscope_query_api.values import Family, Record, RunKey, SpanPlace, TracePlace
+from rankscope_query_api.values import Record, RunKey
 
 
 @dataclass(slots=True)
@@ -158,7 +159,8 @@ class OneTrace:
         edges = await self.store.detail.inner_edges(self.key, self.place)
         self.cycles.is_unknown = edges is None
         if edges is not None and edges.columns:
-            self.cycles.cuts = await asyncio.to_thread(cycle_cuts, *edges.columns)
+            span_ids, parents, starts = edges.columns
+            self.cycles.cuts = await asyncio.to_thread(cycle_cuts, span_ids, parents, starts=starts)
 
 
 async def trace_of(store: TraceStore, key: RunKey, *, trace: str) -> OneTrace:

@@ -9,11 +9,12 @@ from pydantic import Field, model_validator
 
 from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import unknown
+from rankscope_query_api.places import StepBucket, StepWindow
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, launches_of, store_of
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
-from rankscope_query_api.values import Record, RunKey, StepBucket, StepWindow
+from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
