@@ -54,11 +54,15 @@ FROM ({_SOURCE}) ARRAY JOIN [0, 1, 2, 3] AS k"""
 
 INDEX = f"""
 INSERT INTO trace_index
-SELECT 'default', '{RUN}', hi, lo, if(isNull(step), [], [assumeNotNull(step)]), [rank], start, start + 400000000, {_WEEK}
+SELECT
+    'default', '{RUN}', hi, lo, if(isNull(step), [], [assumeNotNull(step)]), [rank], start,
+    start + 400000000 + n % 1000 * 1000000, {_WEEK}
 FROM ({_SOURCE})"""
 
 LEDGER = f"""
-INSERT INTO batches (project, run_id, launch_id, process_role, rank, world_size, incarnation, seq, sealed, received, week)
+INSERT INTO batches (
+    project, run_id, launch_id, process_role, rank, world_size, incarnation, seq, sealed, received, week
+)
 SELECT 'default', '{RUN}', unhex(repeat('0a', 16)), 1, rank, 8, {_PROCESS}, intDiv(n, 500), start, start, {_WEEK}
 FROM ({_SOURCE}) WHERE n % 500 < 8"""
 

@@ -35,6 +35,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "list_metrics": {"path": _RUN, "query": {"name": "loss", "limit": 2}},
     "show_completeness": {"path": {"run": story.OTHER_RUN}},
     "list_traces": {"path": _RUN, "query": {"status": "error", "q": "harbour"}},
+    "list_project_traces": {"query": {"from": "2026-11-29T00:00:00Z", "kind": "tool", "attribute": "Engine=Harbour"}},
     "list_trace_steps": {"path": _RUN, "query": {"metric": "loss", "min_step": 14, "limit": 1}},
     "show_trace": {"path": {**_RUN, "trace": _ROLLOUT}, "query": {"limit": 1}},
     "list_children": {"path": {**_RUN, "trace": _TRACE}, "query": {"parent": _ROOT, "limit": 1}},

@@ -21,6 +21,8 @@ READ = frozenset({Scope.READ})
 EVERY_ROUTE = [
     *("/api/v1/runs", RUN, f"{RUN}/metrics", f"{RUN}/metrics?name=loss", f"{RUN}/completeness", f"{RUN}/traces"),
     *(f"{RUN}/traces/{ROLLOUT}/spans", f"{RUN}/steps", f"{RUN}/steps/5/tree", f"{RUN}/steps/5/tree?rank=0"),
+    *("/api/v1/traces?from=2026-11-01", f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export"),
+    *(f"{RUN}/traces/export", f"{RUN}/traces/steps"),
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
 ]
 NOBODYS = "nobodys"
