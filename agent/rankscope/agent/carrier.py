@@ -60,7 +60,7 @@ class Carrier:
         root: The folder of the spools.
         ways: Where they go.
         any_file_system: Whether the root may lie on a shared file system.
-        leaves_living: Whether spools that living processes send themselves are no business of this one.
+        leaves_living: Whether the spools of living processes are left to them.
         complaints: Says what goes wrong.
     """
 
@@ -183,10 +183,11 @@ class Carrier:
         if is_gone:
             self.unsent.pop(folder, None)
             self._left[folder] = is_large
+        elif self._leaves_living:
+            self.unsent.pop(folder, None)
         elif head.sends_itself:
             self.unsent.pop(folder, None)
-            if not self._leaves_living:
-                self.held_by_others[folder] = f"{folder} is sent by process {head.pid} itself, as long as that lives"
+            self.held_by_others[folder] = f"{folder} is sent by process {head.pid} itself, as long as that lives"
         else:
             self._adopt(folder)
 

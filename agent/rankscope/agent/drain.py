@@ -42,7 +42,7 @@ def drain(
         settings: Certificates, key, and gateways for spools without their own.
         instead: Gateways for all of them.
         patience_s: Seconds without any progress after which it is given up.
-        leaves_living: Whether to leave out what living processes send themselves.
+        leaves_living: Whether to leave out the spools of living processes, which may grow for ever.
 
     Raises:
         ConfigError: there is no such folder, or it is one spool.
