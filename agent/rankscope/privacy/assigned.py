@@ -68,7 +68,7 @@ class Assignments:
         """Where the value lies that is assigned to the name around `start`, if it is a secret."""
         reach = max(0, start - _REACH)
         begin = reach + len(text[reach:start].rstrip(_NAME_CHARACTERS))
-        after = _end(_NAME_TAIL, text, start)
+        after = _end(_NAME_TAIL, text, start=start)
         name = text[begin:after]
         kind = self._kind(text, begin, name=name)
         if kind is None:
@@ -111,7 +111,7 @@ class Assignments:
         return None if before is None else self._names.kind(text[before.start() : begin] + name)
 
 
-def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+def _end(pattern: re.Pattern[str], text: str, *, start: int) -> int:
     found = pattern.match(text, start)
     return start if found is None else found.end()
 
@@ -162,8 +162,8 @@ def _judged(
     value = text[begin:end]
     if not is_quoted and kind is not NameKind.HEADER:
         end -= len(value) - len(value.rstrip(".:!?" if kind is not NameKind.PASSWORD else "."))
-    if not is_secret_value(text[begin:end], name, kind, is_quoted=is_quoted, is_loose=is_loose):
+    if not is_secret_value(text[begin:end], name, kind=kind, is_quoted=is_quoted, is_loose=is_loose):
         return None
     if end - begin >= _TELLING and not is_quoted:
-        end = max(end, _end(_unquoted(kind, name), text, begin))
+        end = max(end, _end(_unquoted(kind, name), text, start=begin))
     return begin, end

@@ -14,13 +14,13 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from enum import Enum
 from itertools import islice
 from types import NoneType
 from typing import NamedTuple, Protocol, cast
 
 from rankscope.privacy.names import LONGEST
-from rankscope.privacy.summaries import described
+from rankscope.privacy.sizes import cut, escapes, size_of
+from rankscope.privacy.summaries import KEY_CHARACTERS, basic, key_text, named
 from rankscope.privacy.values import REDACTED
 
 WHOLE = 128
@@ -30,7 +30,6 @@ HEAD = 8
 DEEPEST = 16
 """Containers within containers that are shown."""
 
-KEY_CHARACTERS = 256
 OVERLAP = 1024
 """Characters beyond the bound that redaction sees: a secret that crosses it is known by then."""
 
@@ -85,17 +84,17 @@ class Judge(Protocol):
         ...
 
 
-def preview(judge: Judge, value: object, most: int) -> Preview:
+def preview(judge: Judge, value: object, *, most: int) -> Preview:
     """The value as JSON of at most so many bytes; never raises."""
-    text, bounding = _bounded(judge, value, most)
-    size = _size(text)
+    text, bounding = _bounded(judge, value, most=most)
+    size = size_of(text)
     if size > most:  # escapes, long numbers: estimated too small
-        text, bounding = _bounded(judge, value, most * most // size - _KEY_BYTES)
+        text, bounding = _bounded(judge, value, most=most * most // size - _KEY_BYTES)
     kept = cut(text, most)
     return Preview(kept, bounding.is_redacted, bounding.is_truncated or len(kept) < len(text))
 
 
-def _bounded(judge: Judge, value: object, most: int) -> "tuple[str, _Bounding]":
+def _bounded(judge: Judge, value: object, *, most: int) -> "tuple[str, _Bounding]":
     bounding = _Bounding(judge, most)
     try:
         return bounding.written(value), bounding
@@ -104,19 +103,12 @@ def _bounded(judge: Judge, value: object, most: int) -> "tuple[str, _Bounding]":
         return bounding.written(value), bounding
 
 
-def excerpt(judge: Judge, text: str, most: int) -> Preview:
+def excerpt(judge: Judge, text: str, *, most: int) -> Preview:
     """The text itself, redacted and cut; never raises."""
     piece = text[: most + OVERLAP]
     redacted = judge.text(piece)
     kept = cut(redacted, most)
     return Preview(kept, redacted is not piece, len(kept) < len(redacted) or len(piece) < len(text))
-
-
-def cut(text: str, most: int) -> str:
-    """The longest beginning of the text that takes at most so many bytes in UTF-8; what UTF-8 cannot say is `?`."""
-    if text.isascii():
-        return text[:most]
-    return text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
 
 
 class _Long(NamedTuple):
@@ -175,7 +167,7 @@ class _Bounding:
         if kind is float:
             self.room -= _FLOAT_BYTES
             number = cast("float", value)
-            return number if number - number == 0 else _named(number)
+            return number if number - number == 0 else named(number)
         if kind is bool or value is None:
             self.room -= _INT_BYTES
             return value
@@ -213,7 +205,7 @@ class _Bounding:
             return self._sequence(list(islice(crowd, WHOLE)), len(crowd), is_secret=is_secret)
         if is_secret and isinstance(value, (bytes, bytearray)):
             return self._masked("bytes")
-        return self._plain(_basic(value), is_secret=is_secret)
+        return self._plain(basic(value), is_secret=is_secret)
 
     def _flat(self, value: dict[object, object]) -> dict[str, object] | None:
         """A copy of a mapping of plain keys to plain values, if it fits; None for any other.
@@ -240,7 +232,7 @@ class _Bounding:
         """Whether there is room for texts and so much else; takes it."""
         if texts:
             joined = "\n".join(texts) if len(texts) > 1 else texts[0]
-            size += _size(joined) + _KEY_BYTES * len(texts)
+            size += size_of(joined) + _KEY_BYTES * len(texts)
         if size > self.room:
             return False
         self.room -= size
@@ -254,7 +246,7 @@ class _Bounding:
         for key, item in value.items():
             if self.room <= 0:
                 break
-            name = key if type(key) is str else _key_text(key)
+            name = key if type(key) is str else key_text(key)
             judged = odd(name[-LONGEST:])
             if judged or len(name) > LONGEST or name in kept:
                 name = self._rare_key(name, judged, kept)
@@ -322,7 +314,7 @@ class _Bounding:
     def _text(self, text: str) -> object:
         if len(text) + 2 > self.room:
             return self._long(text)
-        size = _size(text)
+        size = size_of(text)
         if size + 2 > self.room:
             return self._long(text)
         self.room -= size + 3
@@ -333,7 +325,7 @@ class _Bounding:
         """A text for which there is no room: as much of it as there is, and what redaction needs to see beyond."""
         most = room = max(0, self.room - 2 - len(_MORE.encode()))
         for _ in range(_ATTEMPTS):
-            written = most + _escapes(text[:most])
+            written = most + escapes(text[:most])
             if written <= room:
                 break
             most = most * room // written
@@ -368,37 +360,6 @@ class _Bounding:
         if kept is not text:
             self.is_redacted = True
         return kept
-
-
-def _basic(value: object) -> object:
-    """A value of a subclass of a basic type as that type; of any other type as it is described."""
-    if isinstance(value, Enum):
-        return described(value)
-    if isinstance(value, str):
-        return str.__getitem__(value, slice(None))
-    if isinstance(value, int):
-        return int(value)
-    return float(value) if isinstance(value, float) else described(value)
-
-
-def _size(text: str) -> int:
-    """Bytes of the text; its escapes in JSON are counted when it is written, once for the whole payload."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
-def _escapes(text: str) -> int:
-    return text.count("\n") + text.count('"') + text.count("\\")
-
-
-def _named(number: float) -> str:
-    return "NaN" if number != number else ("Infinity" if number > 0 else "-Infinity")
-
-
-def _key_text(key: object) -> str:
-    try:
-        return str.__getitem__(str(key), slice(KEY_CHARACTERS + 1))
-    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
-        return f"<{type(key).__qualname__}: {type(error).__qualname__} when asked for its text>"
 
 
 def _told_key(value: Mapping[object, object]) -> str:

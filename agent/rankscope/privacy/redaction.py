@@ -92,11 +92,11 @@ class Redactor:
             value: Anything; tensors and arrays are described, objects of unknown types are named or shown by `repr`.
             max_bytes: Most UTF-8 bytes of the text; None: as the redactor was made.
         """
-        return preview(self, value, self._preview_bytes if max_bytes is None else max_bytes)
+        return preview(self, value, most=self._preview_bytes if max_bytes is None else max_bytes)
 
     def excerpt(self, text: str, *, max_bytes: int | None = None) -> Preview:
         """As `preview`, of a text that is read as it is: an error's message."""
-        return excerpt(self, text, self._preview_bytes if max_bytes is None else max_bytes)
+        return excerpt(self, text, most=self._preview_bytes if max_bytes is None else max_bytes)
 
     def _replaced(self, text: str, places: list[Place]) -> str:
         pieces: list[str] = []

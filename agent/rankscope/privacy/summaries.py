@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
+KEY_CHARACTERS = 256
+"""Characters of a key that are shown."""
+
 VALUES = 8
 """Values of a tensor or an array that are shown, from its beginning."""
 
@@ -138,3 +141,27 @@ def _text(value: object) -> str:
             f"<{_type_name(value)}>" if kind is not range and kind is not slice and kind is not complex else repr(value)
         )
     return str.__getitem__(str(value), slice(_REPR_CHARACTERS))
+
+
+def basic(value: object) -> object:
+    """A value of a subclass of a basic type as that type; of any other type as it is described."""
+    if isinstance(value, enum.Enum):
+        return described(value)
+    if isinstance(value, str):
+        return str.__getitem__(value, slice(None))
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else described(value)
+
+
+def named(number: float) -> str:
+    """The name of a number that JSON has none for."""
+    return "NaN" if number != number else ("Infinity" if number > 0 else "-Infinity")
+
+
+def key_text(key: object) -> str:
+    """The text of a key that is none, a character above `KEY_CHARACTERS` at most."""
+    try:
+        return str.__getitem__(str(key), slice(KEY_CHARACTERS + 1))
+    except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
+        return f"<{type(key).__qualname__}: {type(error).__qualname__} when asked for its text>"

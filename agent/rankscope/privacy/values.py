@@ -51,7 +51,7 @@ _WORD = 8
 _MIXED = 6
 
 
-def is_secret_value(value: str, name: str, kind: NameKind, *, is_quoted: bool, is_loose: bool) -> bool:
+def is_secret_value(value: str, name: str, *, kind: NameKind, is_quoted: bool, is_loose: bool) -> bool:
     """Whether the value of a name of this kind is a secret.
 
     Args:
@@ -66,7 +66,7 @@ def is_secret_value(value: str, name: str, kind: NameKind, *, is_quoted: bool, i
         return False
     if _NUMBER.fullmatch(value):
         return kind is NameKind.PASSWORD and _DIGITS.fullmatch(value) is not None
-    is_word = kind is NameKind.HEADER and not is_quoted and value.isalpha()
+    is_word = not is_quoted and value.isalpha() and "cookie" in name.lower()  # "the Cookie: header"
     if is_loose or is_word or kind is NameKind.VAGUE:
         return _looks_random(value) and not _is_code(value, name)
     if is_quoted:
