@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from rankscope._block import Block
 from rankscope._details import Details
+from rankscope._endings import INTERRUPTED
 from rankscope._export import SealedBatch
 from rankscope._seal import SEAL_BYTES, Sealer
-from rankscope._span import INTERRUPTED, Span
+from rankscope._span import Span
 from rankscope._span_columns import span_size
-from rankscope_proto.names import SPAN_FLAGS, GapCause, GapClass
+from rankscope_proto.names import SPAN_FLAGS, GapCause, GapClass, SpanStatus
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
@@ -121,7 +122,7 @@ def _interrupted(span: Span, now_ns: int) -> Span:
     twin = copy.copy(span)
     twin.details = copy.copy(span.details)
     twin.end_mono_ns = max(now_ns, twin.start_mono_ns)
-    twin.status = INTERRUPTED
+    twin.status = SpanStatus.INTERRUPTED.code
     twin.rare().flags |= _INTERRUPTED
     return twin
 
