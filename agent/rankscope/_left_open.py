@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from rankscope._block import Block
 from rankscope._details import Details
-from rankscope._endings import INTERRUPTED
 from rankscope._export import SealedBatch
 from rankscope._seal import SEAL_BYTES, Sealer
 from rankscope._span import Span
