@@ -159,7 +159,7 @@ class Attached:
 
 def _elsewhere(header: str) -> RemoteParent:
     trace, span, _ = read_traceparent(header)
-    return RemoteParent(trace, span, Scope())
+    return RemoteParent(trace, span, scope=Scope())
 
 
 def _of_run(given: Mapping[str, object]) -> Carrier:
@@ -174,7 +174,7 @@ def _of_run(given: Mapping[str, object]) -> Carrier:
     scope.rank = None if rank == process_rank else rank
     serves = rank if process_rank is None else process_rank
     carrier = Carrier(
-        RemoteParent(trace, span, scope),
+        RemoteParent(trace, span, scope=scope),
         run_id=_text(given, "run_id"),
         project=_text(given, "project"),
         launch_id=_launch(given),

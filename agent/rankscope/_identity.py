@@ -1,8 +1,16 @@
 """Who this process is in the run: the part of a batch's header that never changes."""
 
+import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from rankscope._host import boot_id, node_name
+from rankscope_proto.identity import uuid7
 from rankscope_proto.names import ProcessRole
+
+if TYPE_CHECKING:
+    from rankscope._clock import Clock
+    from rankscope._ids import Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +83,16 @@ def readable_id(seed: bytes) -> str:
         number, digit = divmod(number, len(_TAIL))
         tail += _TAIL[digit]
     return f"{_FIRST[first]}-{_SECOND[second]}-{tail}"
+
+
+def alone(clock: "Clock", ids: "Ids") -> Identity:
+    """The only process of a run of its own."""
+    return Identity(
+        project="default",
+        run_id=readable_id(ids.entropy(8)),
+        launch_id=ids.entropy(16),
+        incarnation=uuid7(clock.wall_ns(), ids.entropy(10)),
+        pid=os.getpid(),
+        node=node_name(),
+        boot_id=boot_id(),
+    )

@@ -5,7 +5,6 @@ the disk and the ingest tier do; in a forked child everything is a no-op. Wrong 
 raise `ValueError` at once.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack, overload
@@ -17,8 +16,7 @@ from rankscope._checked import checked_step
 from rankscope._clock import Clock, SystemClock
 from rankscope._export import Exporter, Wait
 from rankscope._hand_over import HandOver
-from rankscope._host import boot_id, node_name
-from rankscope._identity import Identity, readable_id
+from rankscope._identity import Identity, alone
 from rankscope._ids import Ids, RandomIds
 from rankscope._labels import labels, numbers, text_of
 from rankscope._metric_rows import MetricRows
@@ -26,15 +24,14 @@ from rankscope._outcome import Outcome, status_after
 from rankscope._recording import Recording
 from rankscope._replay import Replayed
 from rankscope._run_info import RunInfo
-from rankscope._span import Span, Trace, set_up
-from rankscope._span_fields import SpanFields, describe
+from rankscope._span import Span, Trace
+from rankscope._span_fields import SpanFields, describe, set_up
 from rankscope._step import Step, checked_microstep
 from rankscope._trace_op import OperationFields, trace_op
 from rankscope._tracing_options import TracingOptions
 from rankscope._voice import say
 from rankscope._wrap import Function
 from rankscope.errors import ExportError
-from rankscope_proto.identity import uuid7
 from rankscope_proto.names import RunStatus
 
 if TYPE_CHECKING:
@@ -72,7 +69,7 @@ class Run:
     ) -> None:
         clock, ids = clock or SystemClock(), ids or RandomIds()
         self._info = info or RunInfo()
-        self._recording = Recording(identity or _alone(clock, ids), clock=clock, ids=ids, tracing=tracing)
+        self._recording = Recording(identity or alone(clock, ids), clock=clock, ids=ids, tracing=tracing)
         self._hand_over = HandOver(self._recording, exporter, info=self._info)
         self._recording.flush = self.flush
 
@@ -174,10 +171,10 @@ class Run:
         Args, errors: as `span`.
         """
         recording = self._recording
-        root = set_up(Trace(recording, name, kind, recording.tracing.parent), attributes, fields)
+        root = set_up(Trace(recording, name, kind, recording.tracing.parent), attributes=attributes, fields=fields)
         around = recording.current_step()
         if around is not None:
-            root.add_links([around])
+            root.add_link(around)
             if root.at_step is None:
                 root.own_scope().at_step = around.step
         return root
@@ -391,15 +388,3 @@ class Run:
     def on_finish(self, callback: "Callable[[Outcome], None]") -> None:
         """Call `callback` once, when `finish` has done its work."""
         self._hand_over.on_finish(callback)
-
-
-def _alone(clock: Clock, ids: Ids) -> Identity:
-    return Identity(
-        project="default",
-        run_id=readable_id(ids.entropy(8)),
-        launch_id=ids.entropy(16),
-        incarnation=uuid7(clock.wall_ns(), ids.entropy(10)),
-        pid=os.getpid(),
-        node=node_name(),
-        boot_id=boot_id(),
-    )

@@ -106,7 +106,7 @@ class Sealer:
                 return (item,)
             item = metric_block((item,), self._clock)
         if isinstance(item, SpanEvent):
-            item = event_block(item, self._clock, self._masks)
+            item = event_block(item, self._clock, masks=self._masks)
         if not isinstance(item, Block):
             return (item,)
         try:
@@ -129,7 +129,7 @@ class Sealer:
             self._text += text_size(item)
             self._blocks.setdefault(item.section, []).append(item)
         elif isinstance(item, SpanEvent):
-            self.add(event_block(item, self._clock, self._masks))
+            self.add(event_block(item, self._clock, masks=self._masks))
             return
         else:
             size = span_size(item)
@@ -282,11 +282,11 @@ class Sealer:
         if isinstance(item, MetricRows):
             return metric_block((item,), self._clock)
         if isinstance(item, SpanEvent):
-            return event_block(item, self._clock, self._masks)
+            return event_block(item, self._clock, masks=self._masks)
         return self._span_block((item,))
 
     def _span_block(self, spans: "Sequence[Span]") -> Block:
-        return span_block(spans, self._clock, self._masks, rank=self._identity.rank)
+        return span_block(spans, self._clock, masks=self._masks, rank=self._identity.rank)
 
     def _items(self) -> "list[Item]":
         return [*self._spans, *self._calls, *(block for blocks in self._blocks.values() for block in blocks)]

@@ -9,7 +9,8 @@ reader must know still goes out, at a pace that the reserve holds for long.
 import time
 from typing import TYPE_CHECKING
 
-from rankscope._span import ERROR, Span
+from rankscope._endings import ERROR
+from rankscope._span import Span
 from rankscope._span_events import SpanEvent
 
 if TYPE_CHECKING:

@@ -6,39 +6,33 @@ finished span is never changed: the sealing thread may be reading it.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from rankscope._bounds import LINKS, NAME
+from rankscope._bounds import NAME
 from rankscope._carrier import carrier_of
 from rankscope._checked import KINDS, checked_name, kind_code, status_code
 from rankscope._details import UNSET, Details
+from rankscope._endings import INTERRUPTED, OK, status_of
+from rankscope._keeping import NEVER, join, leave_out
 from rankscope._labels import MARGIN, SHORT, Label, labels, metrics, name_of, text_of
-from rankscope._links import LINK_BYTES, Linkable, link_to
+from rankscope._links import Linkable
 from rankscope._span_events import SpanEvent
-from rankscope._span_fields import SpanFields, describe
-from rankscope._span_ref import KEPT, NOTHING, SPAN_LEFT_OUT, TRACE_LEFT_OUT, Scope, SpanRef, Tree
+from rankscope._span_fields import SpanFields, relate, set_up
+from rankscope._span_ref import NOTHING, Scope, SpanRef
 from rankscope._wrap import Function, wrapped
-from rankscope_proto.names import SPAN_FLAGS, GapCause, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, GapCause
 
 if TYPE_CHECKING:
     from contextvars import Token
 
     from rankscope._recording import Recording
 
-OK, ERROR, INTERRUPTED, CANCELLED = (status.code for status in SpanStatus)
-IN_STEP_TRACE = SPAN_FLAGS["in_step_trace"]
 _TRUNCATED = SPAN_FLAGS["truncated"]
 _INTERRUPTED = SPAN_FLAGS["interrupted"]
-_CANCELLATIONS = frozenset({"CancelledError", "Cancelled"})
-"""Classes beside `Exception` that tell a task to stop: asyncio's and trio's, which are not imported for it."""
-
 _MOST_TEXT = 512 * 1024
 """Bytes of text that are counted for a span at most: labels set again and again are counted each time."""
-
-_NEVER = -1
-"""The start of a span that sampling left out: nothing starts it, so nothing registers or records it."""
 
 _get_ident = threading.get_ident
 
@@ -108,10 +102,10 @@ class Span(SpanRef):
         self.scope = scope = parent.scope
         tree = scope.tree
         if tree is None:
-            tree = self._joined(parent)
+            tree = join(self, parent)
         tree.spans += 1
         if tree.spans > recording.most_spans:
-            self.leave_out(GapCause.BUDGET)
+            leave_out(self, GapCause.BUDGET)
 
     def __enter__(self) -> Self:
         recording = self._recording
@@ -164,7 +158,7 @@ class Span(SpanRef):
     @property
     def is_left_out(self) -> bool:
         """Whether sampling or the cap of its trace left it out: it works as any, and is not recorded."""
-        return self.start_mono_ns == _NEVER
+        return self.start_mono_ns == NEVER
 
     def span(
         self,
@@ -186,7 +180,7 @@ class Span(SpanRef):
             TypeError: `name`, `kind`, `rank` or `capture` is of another type, or there is no such field.
             ValueError: `name`, `kind`, `capture`, `step`, `rank` or an id is not one.
         """
-        return set_up(Span(self._recording, name, kind, self), attributes, fields)
+        return set_up(Span(self._recording, name, kind, self), attributes=attributes, fields=fields)
 
     def start_span(
         self,
@@ -197,7 +191,7 @@ class Span(SpanRef):
         **fields: Unpack[SpanFields],
     ) -> "Span":
         """As `span`, begun already; `finish` ends it."""
-        return set_up(Span(self._recording, name, kind, self), attributes, fields).start()
+        return set_up(Span(self._recording, name, kind, self), attributes=attributes, fields=fields).start()
 
     def start(self) -> Self:
         """Start now, without becoming the parent of spans made meanwhile; `finish` ends it."""
@@ -280,7 +274,7 @@ class Span(SpanRef):
             ValueError: an id is not one.
         """
         if self._is_open("add_link"):
-            self.add_links([target])
+            relate(self, [target])
 
     def flush(self) -> None:
         """As `run.flush`."""
@@ -317,52 +311,19 @@ class Span(SpanRef):
         self.scope = self.scope.copy()
         return self.scope
 
-    def add_links(self, targets: Sequence[object]) -> None:
-        """Relate it to all that are `Linkable`.
-
-        Raises:
-            ValueError: an id is not one.
-        """
-        links = [link for link in map(link_to, targets) if link is not None]
-        details = self.rare()
-        if len(links) < len(targets):
-            self.note_dropped("links", "a link is a span, a carrier, or a pair of ids")
-        if len(links) + len(details.links) > LINKS:
-            self.note_dropped("links", f"more than {LINKS}")
-            links = links[: LINKS - len(details.links)]
-        details.links = (*details.links, *links)
-        self.hold(LINK_BYTES * len(links))
-
     def capture_inputs(self, inputs: object) -> None:
         """Keep a preview of what goes in, where payloads are captured."""
         details = self.details
-        if details is None or not details.is_captured or self.is_left_out:
-            return
-        details.inputs = self._captured(details, inputs)
-
-    def leave_out(self, cause: GapCause, how: int = KEPT) -> None:
-        """Do not record it, nor, by `how`, make it anybody's parent, or record its trace at all."""
-        if self.is_essential or self.is_left_out:
-            return
-        self.start_mono_ns = _NEVER
-        self._recording.left_out.note(cause)
-        if how != KEPT:
-            scope = self.own_scope()
-            scope.left_out, scope.tree = how, None
+        if details is not None and details.is_captured and not self.is_left_out:
+            details.inputs = self._captured(details, inputs)
 
     def interrupt(self) -> None:
         """End it because the run ends while it is open."""
-        if self._recording.open_spans.pop(self, None) is not None:
-            self._end_as(INTERRUPTED)
-            self.end_mono_ns = self._recording.mono_ns()
-            self._give()
+        self._end(INTERRUPTED, self._recording.mono_ns())
 
     def end_at(self, mono_ns: int) -> None:
         """End it well, at a monotonic time that was read already."""
-        if self._recording.open_spans.pop(self, None) is not None:
-            self.status = OK
-            self.end_mono_ns = mono_ns
-            self._give()
+        self._end(OK, mono_ns)
 
     def finished(self, start_mono_ns: int, end_mono_ns: int) -> Self:
         """Give a span whose interval is known already to the recording."""
@@ -375,32 +336,6 @@ class Span(SpanRef):
             self._recording.note_fault(f"{call} after the span ended: not kept")
         return not self.status
 
-    def _joined(self, parent: SpanRef) -> Tree:
-        """The tree of a trace whose spans were not counted yet, or of which sampling left something out."""
-        scope = parent.scope
-        if scope.left_out == TRACE_LEFT_OUT:
-            self.leave_out(GapCause.SAMPLED)
-            return Tree()
-        ancestor: SpanRef | None = parent
-        while ancestor is not None and ancestor.scope.left_out == SPAN_LEFT_OUT:
-            ancestor = ancestor.parent
-        self.parent = ancestor
-        if ancestor is None:
-            self.depth = 0
-            self.scope = scope = scope.copy()
-            scope.left_out = KEPT
-            return Tree()
-        self.depth = ancestor.depth + 1
-        if ancestor.scope.tree is None:
-            ancestor.scope = ancestor.scope.copy()
-            ancestor.scope.tree = Tree(1)
-        if ancestor is parent:
-            self.scope = ancestor.scope
-        else:
-            self.scope = scope.copy()
-            self.scope.left_out, self.scope.tree = KEPT, ancestor.scope.tree
-        return self.scope.tree or Tree()
-
     def _leave_here(self, token: "Token[SpanRef | None]") -> None:
         """It was entered in another context: that is gone, or another thread goes on with a generator there."""
         current = self._recording.current
@@ -409,20 +344,20 @@ class Span(SpanRef):
             current.set(before if isinstance(before, SpanRef) else None)
 
     def _fail(self, error_class: type[BaseException], error: BaseException | None) -> None:
-        if issubclass(error_class, Exception):
-            self.status = ERROR
-        elif error_class.__name__ in _CANCELLATIONS:
-            self.status = CANCELLED
-        elif isinstance(error, SystemExit) and error.code in (None, 0):
-            self.status = OK
+        self._end_as(status_of(error_class, error))
+        if self.status == OK:
             return
-        else:
-            self._end_as(INTERRUPTED)
         details = self.rare()
         details.error_type = error_class.__qualname__[: NAME + 1]
         if details.is_captured and error is not None:
             details.error_preview, is_masked = self._recording.message(error)
             details.is_masked |= is_masked
+
+    def _end(self, status: int, mono_ns: int) -> None:
+        if self._recording.open_spans.pop(self, None) is not None:
+            self._end_as(status)
+            self.end_mono_ns = mono_ns
+            self._give()
 
     def _end_as(self, status: int) -> None:
         self.status = status
@@ -462,19 +397,3 @@ class Trace(Span):
     """The root of a tree of spans of its own; made by `run.trace`."""
 
     __slots__ = ()
-
-
-Made = TypeVar("Made", bound=Span)
-
-
-def set_up(span: Made, attributes: Mapping[str, object] | None, fields: SpanFields) -> Made:
-    """The span with its fields and attributes set.
-
-    Raises:
-        TypeError, ValueError: as `Span.span`.
-    """
-    if fields or span.recording.is_choosy:
-        describe(span, fields)
-    if attributes is not None:
-        span.attributes = labels(attributes, span)
-    return span

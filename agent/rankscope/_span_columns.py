@@ -58,7 +58,7 @@ def _label_size(key: str, value: Label, /) -> int:
     return len(key) + (len(value) if type(value) is str else 2 * _NUMBER_BYTES)
 
 
-def span_block(spans: Sequence["Span"], clock: "Clock", masks: "Masks", *, rank: int) -> Block:
+def span_block(spans: Sequence["Span"], clock: "Clock", *, masks: "Masks", rank: int) -> Block:
     """The spans as one block, in the given order, without columns that no span fills.
 
     Args:
@@ -168,7 +168,7 @@ def _escaped(name: str) -> str:
     return cut(name, NAME)
 
 
-def _add_details(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows) -> None:
+def _add_details(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows, /) -> None:
     """Columns of what few spans have, where any has it."""
     if all(span.details is None for span in spans):
         return
@@ -238,7 +238,7 @@ class _Map:
         return {keys: self.keys, values: self.values, count: self.counts}
 
 
-def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows) -> None:
+def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows, /) -> None:
     texts, figures, metrics = _Map(), _Map(), _Map()
     for row, span in enumerate(spans):
         if span.attributes:
@@ -257,7 +257,7 @@ def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows) 
     columns.update(metrics.columns("metric_keys", "metric_values", count="metric_n"))
 
 
-def _add_attributes(attributes: Mapping[str, Label], texts: _Map, figures: _Map) -> Sequence[str]:
+def _add_attributes(attributes: Mapping[str, Label], texts: _Map, figures: _Map, /) -> Sequence[str]:
     """Add what fits of a row's attributes to both maps; the keys of what had to be left out or cut."""
     kept, dropped = _fitting(attributes)
     for key, value in kept.items():

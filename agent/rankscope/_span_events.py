@@ -50,7 +50,7 @@ class SpanEvent:
         return self.span.preview(value)
 
 
-def event_block(event: SpanEvent, clock: "Clock", masks: "Masks") -> Block:
+def event_block(event: SpanEvent, clock: "Clock", *, masks: "Masks") -> Block:
     """One row of `events`: its payload is the attributes as a JSON object, or empty."""
     span = event.span
     payload = ""

@@ -4,15 +4,15 @@ Promises: a wrong id, rank, step or capture is said at once; whatever else is wr
 datum alone, and the span says so.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from rankscope._bounds import NAME
+from rankscope._bounds import LINKS, NAME
 from rankscope._checked import checked_rank, checked_step, hex_id, is_preview
-from rankscope._labels import metrics, name_of, text_of
-from rankscope._links import Linkable, targets_of
-from rankscope._span_ref import NOTHING, SPAN_LEFT_OUT, TRACE_LEFT_OUT, RemoteParent, Scope
-from rankscope_proto.names import GapCause
+from rankscope._keeping import sample
+from rankscope._labels import labels, metrics, name_of, text_of
+from rankscope._links import LINK_BYTES, Linkable, link_to, targets_of
+from rankscope._span_ref import NOTHING, RemoteParent, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +50,22 @@ class SpanFields(TypedDict, total=False):
     parent_span_id: str | None
 
 
+Made = TypeVar("Made", bound="Span")
+
+
+def set_up(span: Made, *, attributes: Mapping[str, object] | None, fields: SpanFields) -> Made:
+    """The span with its fields and attributes set.
+
+    Raises:
+        TypeError, ValueError: as `describe`.
+    """
+    if fields or span.recording.is_choosy:
+        describe(span, fields)
+    if attributes is not None:
+        span.attributes = labels(attributes, span)
+    return span
+
+
 def describe(span: "Span", fields: Mapping[str, object]) -> None:
     """Set fields of a span that nobody has seen yet, and decide whether sampling keeps it.
 
@@ -77,20 +93,26 @@ def describe(span: "Span", fields: Mapping[str, object]) -> None:
         elif name not in _BESIDE:
             raise TypeError(f"a span has no field {name!r}; it has {', '.join(sorted(_NAMES))}")
     if span.recording.is_choosy:
-        _sample(span)
+        sample(span)
     if "inputs" in fields:
         span.capture_inputs(fields["inputs"])
 
 
-def _sample(span: "Span") -> None:
-    if span.is_essential or span.is_left_out:
-        return
-    sampling = span.recording.sampling
-    begins_here = span.parent is None or isinstance(span.parent, RemoteParent)
-    if begins_here and not sampling.keeps_trace(span.trace):
-        span.leave_out(GapCause.SAMPLED, TRACE_LEFT_OUT)
-    elif not sampling.keeps_span(span.kind, span.id):
-        span.leave_out(GapCause.SAMPLED, SPAN_LEFT_OUT)
+def relate(span: "Span", targets: Sequence[object]) -> None:
+    """Link the span to all targets that are `Linkable`, as long as there is room.
+
+    Raises:
+        ValueError: an id is not one.
+    """
+    links = [link for link in map(link_to, targets) if link is not None]
+    details = span.rare()
+    if len(links) < len(targets):
+        span.note_dropped("links", "a link is a span, a carrier, or a pair of ids")
+    if len(links) + len(details.links) > LINKS:
+        span.note_dropped("links", f"more than {LINKS}")
+        links = links[: LINKS - len(details.links)]
+    details.links = (*details.links, *links)
+    span.hold(LINK_BYTES * len(links))
 
 
 def _set_trace_id(span: "Span", value: object) -> None:
@@ -107,7 +129,7 @@ def _set_span_id(span: "Span", value: object) -> None:
 def _set_parent(span: "Span", value: object) -> None:
     parent_id = hex_id(value, 16)
     if span.parent is None or span.parent.id != parent_id:
-        span.parent, span.depth = RemoteParent(span.trace, parent_id, span.scope), 0
+        span.parent, span.depth = RemoteParent(span.trace, parent_id, scope=span.scope), 0
 
 
 def _set_metrics(span: "Span", value: object) -> None:
@@ -120,7 +142,7 @@ def _set_links(span: "Span", value: object) -> None:
     except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
         span.note_dropped("links", f"they are a sequence, not a {type(value).__qualname__}: {text_of(error, NAME)}")
         return
-    span.add_links(targets)
+    relate(span, targets)
 
 
 def _set_capture(span: "Span", value: object) -> None:

@@ -141,7 +141,7 @@ class RemoteParent(SpanRef):
 
     __slots__ = ()
 
-    def __init__(self, trace: int, span: int, scope: Scope = NOTHING) -> None:
+    def __init__(self, trace: int, span: int, *, scope: Scope = NOTHING) -> None:
         self.trace, self.id, self.scope = trace, span, scope
         self.parent, self.depth, self.path = None, -1, ""
 

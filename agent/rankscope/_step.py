@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rankscope._checked import whole_number
-from rankscope._span import IN_STEP_TRACE, Span
+from rankscope._span import Span
 from rankscope_proto.identity import step_trace_id
-from rankscope_proto.names import Phase
+from rankscope_proto.names import SPAN_FLAGS, Phase
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_MICROSTEP = 2**32 - 1
 SYSTEM = "system"
+IN_STEP_TRACE = SPAN_FLAGS["in_step_trace"]
 
 
 class StepListener(Protocol):
