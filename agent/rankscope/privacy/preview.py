@@ -12,7 +12,7 @@ payload of characters that JSON escapes.
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from types import NoneType
@@ -40,8 +40,11 @@ _LARGE_INT = 1 << 53
 _LONGEST_INT_BITS = 1024
 
 _NUMBERS = frozenset((int, float, bool, NoneType))
-_SCALARS = _NUMBERS | {str}
-_TEXT = frozenset((str,))
+_OWN_CROWDS = (AbstractSet, deque, list, tuple)
+_CROWDS = (*_OWN_CROWDS, Sequence)
+"""Of a foreign sequence only the head is asked for: each item may be read from a file."""
+
+_NO_CROWDS = (str, bytes, bytearray, memoryview, range)
 _MORE = "…"
 _ATTEMPTS = 4
 _write = json.JSONEncoder(
@@ -200,9 +203,10 @@ class _Bounding:
             return self._sequence(items, len(items), is_secret=is_secret)
         if isinstance(value, Mapping):
             return self._mapping(cast("Mapping[object, object]", value), is_secret=is_secret)
-        if isinstance(value, (AbstractSet, deque, list)):
-            crowd = cast("AbstractSet[object]", value)
-            return self._sequence(list(islice(crowd, WHOLE)), len(crowd), is_secret=is_secret)
+        if _is_crowd(value):
+            crowd = cast("Collection[object]", value)
+            most = WHOLE if isinstance(value, _OWN_CROWDS) else HEAD
+            return self._sequence(list(islice(crowd, most)), len(crowd), is_secret=is_secret)
         if is_secret and isinstance(value, (bytes, bytearray)):
             return self._masked("bytes")
         return self._plain(basic(value), is_secret=is_secret)
@@ -368,3 +372,10 @@ def _told_key(value: Mapping[object, object]) -> str:
         return ""
     told = value.get("name", value.get("key"))
     return told if type(told) is str else ""
+
+
+def _is_crowd(value: object) -> bool:
+    """Whether a value is its items, and no more: a text, a range and a named tuple are not."""
+    if not isinstance(value, _CROWDS) or isinstance(value, _NO_CROWDS):
+        return False
+    return not getattr(type(value), "_fields", ())

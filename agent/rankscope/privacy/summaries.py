@@ -134,7 +134,9 @@ def _field_names(value: object) -> Sequence[str] | None:
 def _text(value: object) -> str:
     """The object's own text where its type has one; never an address, which differs from run to run."""
     kind = type(value)
-    if kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
+    torch = sys.modules.get("torch")
+    is_model = torch is not None and isinstance(value, torch.nn.Module)  # whose text has a line for each module
+    if is_model or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__):
         return f"<{_type_name(value)}>"
     if kind.__module__ in ("builtins", "types"):
         return (

@@ -6,8 +6,9 @@ import enum
 import json
 import math
 import tracemalloc
-from collections import ChainMap, OrderedDict, UserDict, deque
-from collections.abc import Iterator, Mapping
+from array import array
+from collections import ChainMap, OrderedDict, UserDict, UserList, deque
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType, SimpleNamespace
@@ -99,6 +100,11 @@ WRITTEN: list[tuple[object, str]] = [
     (deque([1, 2]), "[1,2]"),
     (frozenset([3]), "[3]"),
     (range(3), '"range(0, 3)"'),
+    (array("d", [0.5] * 3), "[0.5,0.5,0.5]"),
+    (torch.Size([3, 4]), "[3,4]"),
+    (UserList([1, "a"]), '[1,"a"]'),
+    ({"a": 1}.keys(), '["a"]'),
+    (torch.nn.Linear(2, 2), '"<torch.nn.modules.linear.Linear>"'),
     (1 + 2j, '"(1+2j)"'),
     (OrderedDict(a=1), '{"a":1}'),
     (MappingProxyType({"a": 1}), '{"a":1}'),
@@ -284,6 +290,21 @@ def test_the_same_value_twice_is_no_cycle() -> None:
     part = {"a": 1}
 
     assert shown([part, part]) == [part, part]
+
+
+def test_of_a_foreign_sequence_the_head_alone_is_asked_for() -> None:
+    asked: list[int] = []
+
+    class Rows(Sequence[str]):
+        def __len__(self) -> int:
+            return 1_000_000
+
+        def __getitem__(self, index: Any) -> Any:
+            asked.append(index)
+            return f"row {index}"
+
+    assert shown(Rows())[-1] == "… 999992 more"
+    assert len(asked) <= 16
 
 
 def test_a_mapping_without_end_is_cut() -> None:
