@@ -376,6 +376,5 @@ def _told_key(value: Mapping[object, object]) -> str:
 
 def _is_crowd(value: object) -> bool:
     """Whether a value is its items, and no more: a text, a range and a named tuple are not."""
-    if not isinstance(value, _CROWDS) or isinstance(value, _NO_CROWDS):
-        return False
-    return not getattr(type(value), "_fields", ())
+    fields = getattr(type(value), "_fields", ())
+    return not fields and isinstance(value, _CROWDS) and not isinstance(value, _NO_CROWDS)
