@@ -43,7 +43,7 @@ class Totals:
         self._clickhouse = clickhouse
         self._kept: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
 
-    async def of(self, scope: Scope, statement: str, values: Mapping[str, Value], *, is_filtered: bool) -> int:
+    async def of(self, scope: Scope, statement: str, *, values: Mapping[str, Value], is_filtered: bool) -> int:
         """The one number that a statement answers.
 
         Args:

@@ -48,16 +48,20 @@ class TraceSets:
 
     Attributes:
         columns: The columns that name a trace within the scope.
+        has_window: Whether traces are meant by their start as well.
         values: Values of all placeholders, the scope's among them.
         conditions: What a row with these columns must meet, as the rest of a WHERE; empty: everything does.
     """
 
-    def __init__(self, scope: Scope, where: TraceFilter, open_now: Mapping[OpenTrace, Sequence[RunningSpan]]) -> None:
+    def __init__(
+        self, scope: Scope, where: TraceFilter, *, open_now: Mapping[OpenTrace, Sequence[RunningSpan]]
+    ) -> None:
         self._scope = scope
         self._filter = where
         self._open = open_now
         self._of_run = scoped(scope.run)
         self.columns = "trace_hi, trace_lo" if scope.run is not None else "run_id, trace_hi, trace_lo"
+        self.has_window = where.since_ns is not None or where.until_ns is not None
         self.values = scope_values(scope)
         self.conditions = "".join(f"\n    AND {condition}" for condition in self._conditions())
 
@@ -156,7 +160,7 @@ class TraceSets:
         """For each combination of terms that the open spans of a trace show, those traces."""
         alike: dict[int, list[OpenTrace]] = {}
         for trace, spans in self._open.items():
-            bits = sum(1 << number for number, term in enumerate(terms) if _shows(trace, spans, term))
+            bits = sum(1 << number for number, term in enumerate(terms) if _shows(trace, spans, term=term))
             alike.setdefault(bits, []).append(trace)
         return [
             f"SELECT *, toUInt8({bits}) AS bits FROM ({self.bound(traces, name=f'bits{bits}')})"
@@ -198,7 +202,7 @@ def _in_span(number: int, term: str, *, is_id: bool) -> str:
     return " OR ".join(tries)
 
 
-def _shows(trace: OpenTrace, spans: Sequence[RunningSpan], term: str) -> bool:
+def _shows(trace: OpenTrace, spans: Sequence[RunningSpan], *, term: str) -> bool:
     """Whether a term occurs in what is known of a trace's open spans."""
     wanted = term.casefold()
     if any(wanted in span.name.casefold() for span in spans):

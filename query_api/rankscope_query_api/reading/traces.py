@@ -110,7 +110,8 @@ GROUP BY {columns}
 HAVING {window} AND (started_ns, {columns}) < ({after})
 ORDER BY started_ns DESC, {descending}
 LIMIT {{rows:UInt32}}"""
-    total = f"SELECT count() AS total FROM (SELECT 1 FROM {rows} GROUP BY {keys} HAVING {window})"
+    having = f" HAVING {window}" if sets.has_window else ""  # a third of the time, where it is not needed
+    total = f"SELECT count() AS total FROM (SELECT 1 FROM {rows} GROUP BY {keys}{having})"
     return Listed(newest, grouped, total)
 
 
@@ -139,10 +140,10 @@ def _example(run: str | None, *, has_open: bool) -> Sequence[str]:
     found: list[str] = []
     for status in ("ok", "error", "running", "cancelled", "interrupted"):
         where = TraceFilter(1, "abcd", 0, 0, 9, status=status, least_ns=0, terms=("abcd", "1"))
-        made = listed(run, TraceSets(scope, where, open_now), has_open=has_open)
+        made = listed(run, TraceSets(scope, where, open_now=open_now), has_open=has_open)
         found += (made.newest, made.grouped, made.total)
-    labelled = TraceFilter(error_type="e", attributes=(("a", "b"), ("c", "1.5")))
-    return [*found, listed(run, TraceSets(scope, labelled, open_now), has_open=has_open).total]
+    labelled = TraceFilter(error_type="e", attributes=(("a", "b"), ("c", "1.5")), since_ns=0)
+    return [*found, listed(run, TraceSets(scope, labelled, open_now=open_now), has_open=has_open).total]
 
 
 OF_PROJECT = (*_example(None, has_open=False), *_example(None, has_open=True))
@@ -163,9 +164,9 @@ class ClickHouseTraces:
     async def traces(self, scope: Scope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
         """See `TraceReader`."""
         open_now = await self._open_now.of(scope)
-        asked = _Asked(self._clickhouse, scope, where, open_now)
+        asked = _Asked(self._clickhouse, scope, where=where, open_now=open_now)
         total, page = await asyncio.gather(
-            self._totals.of(scope, asked.statements.total, asked.total_values, is_filtered=asked.is_filtered),
+            self._totals.of(scope, asked.statements.total, values=asked.total_values, is_filtered=asked.is_filtered),
             asked.page(limit=limit + 1, after=after or _FIRST),
         )
         last = asked.key(page[limit - 1]) if len(page) > limit else None
@@ -190,13 +191,14 @@ class _Asked:
         self,
         clickhouse: Selecting,
         scope: Scope,
+        *,
         where: TraceFilter,
         open_now: Mapping[OpenTrace, Sequence[RunningSpan]],
     ) -> None:
         self._clickhouse = clickhouse
         self._scope = scope
         self._open = open_now
-        sets = TraceSets(scope, where, open_now)
+        sets = TraceSets(scope, where, open_now=open_now)
         self.is_filtered = bool(sets.conditions)
         self.statements = listed(scope.run, sets, has_open=bool(open_now))
         self._since = -(2**63) if where.since_ns is None else where.since_ns

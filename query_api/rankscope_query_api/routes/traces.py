@@ -13,10 +13,10 @@ from rankscope_query_api.answers import Json, Page, json_answer, moment, moment_
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, code_named, launches_of, store_of
 from rankscope_query_api.routes.paging import listing_of
-from rankscope_query_api.routes.records import gap_json, trace_hex
-from rankscope_query_api.store import TRACE_KEY, TraceStore
-from rankscope_query_api.summaries import STATUSES, summary_json
-from rankscope_query_api.values import Record, RunKey, Scope, TraceFilter
+from rankscope_query_api.routes.records import gap_json, trace_json
+from rankscope_query_api.store import TRACE_KEY
+from rankscope_query_api.summaries import STATUSES
+from rankscope_query_api.values import RunKey, Scope, TraceFilter
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
@@ -94,8 +94,8 @@ class TraceQuery(Paged):
 
     @model_validator(mode="after")
     def _ascending(self) -> "TraceQuery":
-        _refuse_swapped("min_step", self.min_step, "max_step", self.max_step)
-        _refuse_swapped("min_duration_ms", self.min_duration_ms, "max_duration_ms", self.max_duration_ms)
+        _refuse_swapped(min_step=self.min_step, max_step=self.max_step)
+        _refuse_swapped(min_duration_ms=self.min_duration_ms, max_duration_ms=self.max_duration_ms)
         if self.step is not None and (self.min_step is not None or self.max_step is not None):
             raise ValueError("step names one step: leave min_step and max_step out")
         if self.since is not None and self.until is not None and moment_ns(self.until) <= moment_ns(self.since):
@@ -115,7 +115,7 @@ async def list_traces(request: Request, run: Run, *, query: Annotated[TraceQuery
     store = store_of(request)
     key = RunKey(query.project, run)
     answer, gaps = await asyncio.gather(
-        _listed(request, store, query, run=run), store.runs.gaps(key, sections=("spans",), step=query.step)
+        _listed(request, query, run=run), store.runs.gaps(key, sections=("spans",), step=query.step)
     )
     if not answer["total"]:  # a run with traces is there: most lists do not ask
         await launches_of(store, key)
@@ -128,15 +128,15 @@ async def list_project_traces(request: Request, *, query: Annotated[ProjectTrace
 
     What is missing of a run's traces is stated with the run's own list.
     """
-    return json_answer(await _listed(request, store_of(request), query, run=query.run))
+    return json_answer(await _listed(request, query, run=query.run))
 
 
-async def _listed(request: Request, store: TraceStore, query: TraceQuery, *, run: str | None) -> dict[str, Json]:
+async def _listed(request: Request, query: TraceQuery, *, run: str | None) -> dict[str, Json]:
     where = _filter_of(query, is_recent=isinstance(query, ProjectTraceQuery))
     listing = listing_of(request, query)
     after = listing.begin(TRACE_KEY)
-    found = await store.traces.traces(Scope(query.project, run), where, limit=query.limit, after=after)
-    page = Page([_trace_json(trace) for trace in found.items], found.total, listing.cursor(found.next))
+    found = await store_of(request).traces.traces(Scope(query.project, run), where, limit=query.limit, after=after)
+    page = Page([trace_json(trace) for trace in found.items], found.total, listing.cursor(found.next))
     return {**page.as_json(), **moment("from", where.since_ns), **moment("to", where.until_ns)}
 
 
@@ -175,14 +175,7 @@ def _status(word: str | None) -> str | None:
     return word
 
 
-def _refuse_swapped(least_name: str, least: float | None, most_name: str, most: float | None) -> None:
+def _refuse_swapped(**bounds: float | None) -> None:
+    (least_name, least), (most_name, most) = bounds.items()
     if least is not None and most is not None and most < least:
         raise ValueError(f"{least_name} is {least}, which is more than {most_name}, {most}")
-
-
-def _trace_json(trace: Record) -> dict[str, Json]:
-    return {
-        "run_id": trace["run_id"],
-        "trace_id": trace_hex(trace["trace_hi"], trace["trace_lo"]),
-        **summary_json(trace),
-    }
