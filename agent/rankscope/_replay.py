@@ -62,7 +62,8 @@ def replay(settings: "Settings", exporter: "Exporter", *, patience_s: float) -> 
     after, faults = _missing(root, own), set(done.faults)
     if _lives(own):  # not behind `finish`: then it went with the others
         is_hopeless = bool(done.faults) and not done.removed
-        after[own], fault = _send_own(settings, exporter, end_seq, patience_s=0.0 if is_hopeless else patience_s)
+        patience = 0.0 if is_hopeless else patience_s
+        after[own], fault = _send_own(settings, exporter, end_seq=end_seq, patience_s=patience)
         faults |= {fault} - {""}
     left = sum(after.values())
     return Replayed(max(0, sum(before.values()) - left), left, tuple(sorted(faults)) if left else ())
@@ -93,7 +94,7 @@ def _missing(root: Path, own: Path) -> dict[Path, int]:
     return found
 
 
-def _send_own(settings: "Settings", exporter: "Exporter", end_seq: int, *, patience_s: float) -> tuple[int, str]:
+def _send_own(settings: "Settings", exporter: "Exporter", *, end_seq: int, patience_s: float) -> tuple[int, str]:
     """See to this process's own spool, up to a seq: how many batches are left, and why."""
     own = Path(exporter.place)
     durable, moved_at = Standing.read(own).durable, time.monotonic()
