@@ -35,6 +35,7 @@ from rankscope.front.errors import (
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1024 * 1024
+BODY_S = 30
 MOST_AT_ONCE = 32
 """Requests whose bodies are read or waiting at a time: what they hold is bounded by it."""
 
@@ -91,7 +92,7 @@ class App:
             raise BusyError(f"{MOST_AT_ONCE} requests are under way", hint="send it again after Retry-After")
         self._under_way += 1
         try:
-            body = await _whole(headers, receive)
+            body = await _in_time(headers, receive)
             answer = await asyncio.get_running_loop().run_in_executor(self.worker, self.desk.accept, name, key, body)
         finally:
             self._under_way -= 1
@@ -134,6 +135,15 @@ def _refuse_encoded(headers: Headers) -> None:
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise InvalidRequestError(f"Content-Encoding {encoding[:40]!r} is not read here", hint="send plain JSON")
+
+
+async def _in_time(headers: Headers, receive: Receive) -> bytes:
+    """The body, unless it takes longer than `BODY_S`: who sends nothing must not keep others out."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _whole(headers, receive)
+    except TimeoutError:
+        raise InvalidRequestError(f"the body did not come within {BODY_S} s", hint="send it again") from None
 
 
 async def _whole(headers: Headers, receive: Receive) -> bytes:

@@ -58,10 +58,6 @@ UPDATE spans SET state = ?, path = ?, depth = ?, incarnation = ?, seq = ? WHERE 
 _REOPEN = "UPDATE spans SET state = ?, incarnation = NULL, seq = NULL WHERE incarnation = ? AND seq = ?"
 _WRITTEN = """
 UPDATE spans SET state = ?, due = ?, body = '', incarnation = NULL, seq = NULL WHERE incarnation = ? AND seq = ?"""
-_FORGET_BEYOND = """
-DELETE FROM spans WHERE state = 3 AND due <= (
-    SELECT due FROM spans WHERE state = 3 ORDER BY due DESC LIMIT 1 OFFSET ?
-)"""
 
 
 class BookError(RankscopeError):
@@ -173,14 +169,19 @@ class Book:
                 f"the events cannot be kept: {error}", hint="send the same request again; free some space on the disk"
             ) from error
 
+    @property
+    def fullness(self) -> float:
+        """Bytes in use over the bound."""
+        pages, free, size = (self._number(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size"))
+        return (pages - free) * size / max(1, self._most_bytes)
+
     def refuse_when_full(self) -> None:
         """Refuse more where the file is at its bound.
 
         Raises:
             UnavailableError: it is.
         """
-        pages, free, size = (self._number(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size"))
-        if (pages - free) * size > self._most_bytes:
+        if self.fullness > 1:
             raise UnavailableError(
                 f"{self._most_bytes} bytes of events wait for the end of their spans, or for the store",
                 hint="end spans that are open, and see to it that the agent reaches a gateway; then send it again",
@@ -263,11 +264,10 @@ class Book:
         self._file.execute(_WRITTEN, (State.WRITTEN, due, batch.incarnation, batch.seq))
         self._remove(batch)
 
-    def forget(self, *, now_ns: int, most_written: int) -> None:
-        """Forget answers and written spans that are due, and of the latter the oldest beyond a number."""
+    def forget(self, *, now_ns: int) -> None:
+        """Forget answers and written spans that are due."""
         self._file.execute("DELETE FROM answers WHERE due <= ?", (now_ns,))
         self._file.execute("DELETE FROM spans WHERE state = ? AND due <= ?", (State.WRITTEN, now_ns))
-        self._file.execute(_FORGET_BEYOND, (most_written,))
 
     def count(self, state: State) -> int:
         """How many spans are in a state."""

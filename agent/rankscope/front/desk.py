@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from rankscope._bounds import PATH
 from rankscope._clock import Clock
 from rankscope.front import events
 from rankscope.front.beats import heartbeat
@@ -45,11 +46,11 @@ SOON_NS = S_NS
 FORGET_NS = 60 * S_NS
 RETRY_NS = S_NS
 BATCH_ROWS = 2_000
-BATCH_TEXT = 1024 * 1024
-"""Characters of kept spans that go into a batch: far below the most a batch may have."""
+BATCH_TEXT = 2 * 1024 * 1024
+"""Characters of kept spans, and the most their paths may take, that go into a batch: half of what a batch may have."""
 
-MOST_WRITTEN = 1_000_000
-"""Written spans that are remembered, so that events that come late for them are told apart."""
+SHORTER_NS = 23 * 3600 * S_NS
+"""How much earlier answers and written spans are forgotten while the book is half full."""
 
 MOST_KEY_BYTES = 200
 NAMED = 5
@@ -231,7 +232,7 @@ class Desk:
             return
         self._forget_at = now_ns + FORGET_NS
         with self._book.changing():
-            self._book.forget(now_ns=now_ns, most_written=MOST_WRITTEN)
+            self._book.forget(now_ns=now_ns + (SHORTER_NS if self._book.fullness > 0.5 else 0))
 
 
 def _digest(text: bytes) -> bytes:
@@ -269,11 +270,12 @@ def _batches(spans: Sequence[Kept]) -> Iterator[Sequence[Kept]]:
     group: list[Kept] = []
     size = 0
     for kept in spans:
-        if group and size + len(kept.body) > BATCH_TEXT:
+        needed = len(kept.body) + PATH
+        if group and size + needed > BATCH_TEXT:
             yield group
             group, size = [], 0
         group.append(kept)
-        size += len(kept.body)
+        size += needed
     if group:
         yield group
 

@@ -6,6 +6,7 @@ any more, writes what is whole, and leaves nothing running. Touches no signal.
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import threading
@@ -35,6 +36,9 @@ LATEST_S = 5.0
 
 GATHER_S = 0.2
 """What comes within it is written together: a span is mostly two requests, a trace many spans."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
@@ -129,7 +133,12 @@ class Front:
 
     def _run(self, desk: Desk) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._serve(desk))
+        try:
+            self._loop.run_until_complete(self._serve(desk))
+        except Exception:
+            logger.exception("HTTP ingest ended; what it took is kept for the next start of the agent")
+        finally:
+            self._ready.set()
 
     async def _serve(self, desk: Desk) -> None:
         app = App(desk, self._worker, self._access, self._host, self._wake.set)
@@ -145,7 +154,7 @@ class Front:
     async def _tend(self, desk: Desk) -> None:
         """Write what becomes due until it is time to stop."""
         while not self._stopping.is_set():
-            due_ns = await self._loop.run_in_executor(self._worker, desk.tend)
+            due_ns = await self._loop.run_in_executor(self._worker, self._tended, desk)
             pause_s = min(LATEST_S, max(0.0, (due_ns - self._clock.wall_ns()) / S_NS))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -153,6 +162,13 @@ class Front:
             if self._wake.is_set() and not self._stopping.is_set():
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
+
+    def _tended(self, desk: Desk) -> int:
+        try:
+            return desk.tend()
+        except Exception:  # what one span does must not end the taking of others
+            logger.exception("spans that were taken cannot be written now")
+            return self._clock.wall_ns() + S_NS
 
 
 def _config(app: App, tls: ssl.SSLContext | None) -> uvicorn.Config:

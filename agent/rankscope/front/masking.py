@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import orjson
 
 from rankscope.front.events import Event
-from rankscope.front.readers import PREVIEW_BYTES
+from rankscope.front.readers import ATTRIBUTES_BYTES, PREVIEW_BYTES
 
 if TYPE_CHECKING:
     from rankscope.privacy import Redactor
@@ -24,7 +24,7 @@ MASKED = "masked"
 METRIC_TEXTS, LINK_TEXTS = "metric_texts", "link_texts"
 """Names of the stated fields for what was among the metrics and the links, and is no number and no pair of ids."""
 
-VALUE_BYTES = 4 * 1024
+VALUE_BYTES = ATTRIBUTES_BYTES
 """Of a list or an object among the attributes, as text."""
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -53,6 +53,8 @@ def masked(event: Event, redactor: "Redactor") -> Event:
         stated["links"], others = _pairs(stated["links"])
         stated[LINK_TEXTS] = mask.values(others)
     stated[MASKED] = mask.has_masked
+    if mask.has_cut:
+        stated["truncated"] = True
     return replace(event, stated=stated)
 
 
@@ -65,6 +67,7 @@ def masked_text(text: str, redactor: "Redactor") -> str:
 class _Mask:
     redactor: "Redactor"
     has_masked: bool = False
+    has_cut: bool = False
 
     def text(self, text: str) -> str:
         found = self.redactor.text(text)
@@ -94,6 +97,7 @@ class _Mask:
             found = self.redactor.preview(document, max_bytes=PREVIEW_BYTES)
             if found.is_redacted:
                 self.has_masked = True
+                self.has_cut |= found.is_truncated
                 return found.text
         return self.text(text)
 
@@ -103,6 +107,7 @@ class _Mask:
             return self.redactor.labelled(key, "…")
         found = self.redactor.preview(value, max_bytes=VALUE_BYTES)
         self.has_masked |= found.is_redacted
+        self.has_cut |= found.is_truncated
         return found.text
 
 
