@@ -10,6 +10,7 @@ MAX_RANK = 2**31 - 1
 
 KINDS: dict[str, int] = {kind.value: kind.code for kind in SpanKind}
 STATUSES: dict[str, int] = {status.value: status.code for status in SpanStatus}
+_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def checked_step(step: object) -> int:
@@ -112,11 +113,8 @@ def hex_id(text: object, digits: int) -> int:
     Raises:
         ValueError: another length, other characters, or zero.
     """
-    valid = isinstance(text, str) and len(text) == digits and text.isascii() and text.isalnum()
-    try:
-        value = int(text, 16) if valid and isinstance(text, str) else 0
-    except ValueError:
-        value = 0
+    is_hex = isinstance(text, str) and len(text) == digits and _HEX.issuperset(text)  # `int` would take 0x and _ too
+    value = int(text, 16) if is_hex and isinstance(text, str) else 0
     if not value:
         raise ValueError(f"an id here is {digits} hex digits, not all zero, not {text!r}")
     return value

@@ -58,6 +58,8 @@ class Labelled(Protocol):
 def text_of(value: object, most: int = ATTRIBUTES + MARGIN) -> str:
     """The value's text, at most so many characters; says what is wrong where it has none."""
     try:
+        if hasattr(type(value), "__dlpack__"):  # a tensor, an array: its text may wait for a device
+            return f"<{type(value).__qualname__}>"
         return str.__getitem__(str(value), slice(most))
     except Exception as error:  # noqa: BLE001  # a foreign type's __str__ may raise anything
         return f"<{type(value).__qualname__} without text: {type(error).__qualname__}>"[:NAME]
@@ -65,7 +67,7 @@ def text_of(value: object, most: int = ATTRIBUTES + MARGIN) -> str:
 
 def name_of(value: object, owner: Labelled, *, field: str) -> str:
     """The text of a name or an id, a little above its bound at most; `field` says what was cut."""
-    text = text_of(value, NAME + MARGIN)
+    text = text_of(value if type(value) is str else _plain(value, owner), NAME + MARGIN)
     if len(text) > SHORT:
         owner.hold(sys.getsizeof(text))
         if _bytes_of(text) > NAME:
@@ -97,7 +99,7 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     room, size = ATTRIBUTES, 0
     entries = iter(given.items())
     for key, value in entries:
-        name, label = text_of(key, NAME + MARGIN), _plain(value, owner)
+        name, label = text_of(_plain(key, owner), NAME + MARGIN), _plain(value, owner)
         if isinstance(label, str):
             label = label[: max(1, room - len(name)) + MARGIN]
             size += sys.getsizeof(label)
@@ -118,6 +120,16 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
 
 def _bytes_of(value: Label) -> int:
     return len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
+
+
+def named(name: "str | Mapping[str, float]", value: object) -> Mapping[str, float]:
+    """A mapping as it is, a name as a mapping with its value."""
+    try:
+        if isinstance(name, Mapping):
+            return name
+    except Exception:  # noqa: BLE001  # a foreign type may raise anything, also when asked what it is
+        name = text_of(name)
+    return {text_of(name, NAME + MARGIN): value}  # pyright: ignore[reportReturnType]  # what has no number is noted
 
 
 def numbers(given: Mapping[str, float], note_left_out: Callable[[str, str], None]) -> tuple[dict[str, float], int]:
@@ -168,15 +180,19 @@ def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
 def _plain(value: object, owner: Labelled) -> Label:
     if type(value) in _PLAIN:
         return value  # pyright: ignore[reportReturnType]  # a member of _PLAIN
+    try:
+        return _plain_of(value, owner)
+    except Exception:  # noqa: BLE001  # a foreign type may raise anything, also when asked what it is
+        return text_of(value)
+
+
+def _plain_of(value: object, owner: Labelled) -> Label:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | os.PathLike):
         return text_of(value)  # pyright: ignore[reportUnknownArgumentType]  # a path of text or of bytes
-    try:
-        if isinstance(value, int | float):
-            return float(value) if isinstance(value, float) else int(value)
-    except Exception:  # noqa: BLE001  # a subclass may raise anything; it may have a text
-        return text_of(value)
+    if isinstance(value, int | float):
+        return float(value) if isinstance(value, float) else int(value)
     return _unquoted(owner.preview(value))
 
 

@@ -15,6 +15,7 @@ from rankscope_proto.columns import SCALARS
 
 if TYPE_CHECKING:
     from rankscope._clock import Clock
+    from rankscope._masks import Masks
 
 _STEP_PRESENT = 1 << (SCALARS.field("step").optional or 0)
 _ROW_BYTES = 40
@@ -55,11 +56,11 @@ def metric_size(rows: MetricRows) -> int:
     return _ROW_BYTES * rows.count + names_size(rows)
 
 
-def metric_block(calls: Sequence[MetricRows], clock: "Clock") -> Block:
-    """The values of all calls as one block, in the given order."""
+def metric_block(calls: Sequence[MetricRows], clock: "Clock", *, masks: "Masks") -> Block:
+    """The values of all calls as one block, in the given order, their names without secrets."""
     counts = [rows.count for rows in calls]
     columns: dict[str, Column] = {
-        "name": list(chain.from_iterable(rows.values for rows in calls)),
+        "name": list(map(masks.text, chain.from_iterable(rows.values for rows in calls))),
         "value": list(chain.from_iterable(rows.values.values() for rows in calls)),
         "time": _each((clock.wall_at(rows.mono_ns) for rows in calls), counts),
     }

@@ -101,23 +101,32 @@ class Sealer:
 
     def parts(self, item: "Item") -> "Sequence[Item]":
         """What to add for a finished item: it, or a large one in parts; a malformed block becomes a gap."""
+        try:
+            return self._parts(item)
+        except Exception as error:  # noqa: BLE001  # a row that cannot be built is counted, whatever is wrong with it
+            self._refuse(item.section, item.count, error=error)
+            return ()
+
+    def _parts(self, item: "Item") -> "Sequence[Item]":
         if isinstance(item, MetricRows):
             if not item.text_bytes and item.count <= PART_ROWS:
                 return (item,)
-            item = metric_block((item,), self._clock)
+            item = metric_block((item,), self._clock, masks=self._masks)
         if isinstance(item, SpanEvent):
             item = event_block(item, self._clock, masks=self._masks)
         if not isinstance(item, Block):
             return (item,)
-        try:
-            check(item)
-            return parts(bounded(item))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            self._refuse(item.section, item.count, error=error)
-            return ()
+        check(item)
+        return parts(bounded(item))
 
     def add(self, item: "Item") -> None:
-        """Add a span, a log call or a part of a block to the open batch."""
+        """Add a span, a log call or a part of a block to the open batch; what has no size is refused, and counted."""
+        try:
+            self._lay(item)
+        except Exception as error:  # noqa: BLE001  # likewise
+            self._refuse(item.section, item.count, error=error)
+
+    def _lay(self, item: "Item") -> None:
         if isinstance(item, MetricRows):
             self._size += metric_size(item)
             self._text += names_size(item)
@@ -129,7 +138,7 @@ class Sealer:
             self._text += text_size(item)
             self._blocks.setdefault(item.section, []).append(item)
         elif isinstance(item, SpanEvent):
-            self.add(event_block(item, self._clock, masks=self._masks))
+            self._lay(event_block(item, self._clock, masks=self._masks))
             return
         else:
             size = span_size(item)
@@ -141,7 +150,7 @@ class Sealer:
     def _lay_calls(self) -> None:
         """Make the waiting log calls a block, so that a block that comes now lies behind them."""
         calls, self._calls = self._calls, []
-        self._blocks.setdefault(MetricRows.section, []).append(metric_block(calls, self._clock))
+        self._blocks.setdefault(MetricRows.section, []).append(metric_block(calls, self._clock, masks=self._masks))
 
     def add_lost(self, dropped: Mapping[str, int], *, cause: GapCause, detail: str = "", seqs: Seqs = None) -> None:
         """Count rows that were emitted and will never be stored; the next batch states them, in one gap a section.
@@ -280,7 +289,7 @@ class Sealer:
         if isinstance(item, Block):
             return item
         if isinstance(item, MetricRows):
-            return metric_block((item,), self._clock)
+            return metric_block((item,), self._clock, masks=self._masks)
         if isinstance(item, SpanEvent):
             return event_block(item, self._clock, masks=self._masks)
         return self._span_block((item,))
@@ -304,7 +313,7 @@ class Sealer:
         counts: Counter[str] = Counter()
         blocks = dict(self._blocks)
         if self._calls:
-            calls = metric_block(self._calls, self._clock)
+            calls = metric_block(self._calls, self._clock, masks=self._masks)
             blocks[calls.section] = [*blocks.get(calls.section, ()), calls]
         if self._spans:
             blocks["spans"] = [*blocks.get("spans", ()), self._span_block(self._spans)]

@@ -16,7 +16,7 @@ from rankscope._checked import KINDS, checked_name, kind_code, status_code
 from rankscope._details import UNSET, Details
 from rankscope._endings import INTERRUPTED, OK, status_of
 from rankscope._keeping import NEVER, join, leave_out
-from rankscope._labels import MARGIN, SHORT, Label, labels, metrics, name_of, text_of
+from rankscope._labels import SHORT, Label, labels, metrics, name_of, named
 from rankscope._links import Linkable
 from rankscope._span_events import SpanEvent
 from rankscope._span_fields import SpanFields, relate, set_up
@@ -244,8 +244,8 @@ class Span(SpanRef):
         """Set a number of the span, such as a reward or a count of tokens, or several: a mapping alone."""
         if not self._is_open("log_metric"):
             return
-        given = name if isinstance(name, Mapping) else {text_of(name, NAME + MARGIN): value}
-        self.metrics = {**(self.metrics or {}), **metrics(given, self)}  # pyright: ignore[reportArgumentType]
+        given = named(name, value)
+        self.metrics = {**(self.metrics or {}), **metrics(given, self)}
         if len(self.metrics) > len(given):
             self.metrics = metrics(self.metrics, self)
 

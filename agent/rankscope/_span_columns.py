@@ -139,6 +139,14 @@ class _Rows:
         self.redaction[row] = _MASKED
         return {masks.text(key): masks.label(key, value) for key, value in given.items()}
 
+    def named(self, row: int, given: Mapping[str, float]) -> Mapping[str, float]:
+        """Numbers whose names are without secrets: the same object where they are."""
+        masks = self._masks
+        if all(masks.text(name) is name for name in given):
+            return given
+        self.redaction[row] = _MASKED
+        return {masks.text(name): value for name, value in given.items()}
+
     def drop(self, row: int, name: str) -> None:
         """Note that something was cut or left out."""
         self.flags[row] |= _TRUNCATED
@@ -245,7 +253,7 @@ def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows, 
             for name in _add_attributes(rows.labels(row, span.attributes), texts, figures):
                 rows.drop(row, f"attributes.{name}")
         if span.metrics:
-            for name in _add_metrics(span.metrics, metrics):
+            for name in _add_metrics(rows.named(row, span.metrics), metrics):
                 rows.drop(row, f"metrics.{name}")
         if row in rows.dropped:
             texts.add(DROPPED, ", ".join(rows.dropped[row]))

@@ -11,7 +11,7 @@ from rankscope._bounds import LINKS, NAME
 from rankscope._checked import checked_rank, checked_step, hex_id, is_preview
 from rankscope._keeping import sample
 from rankscope._labels import labels, metrics, name_of, text_of
-from rankscope._links import LINK_BYTES, Linkable, link_to, targets_of
+from rankscope._links import LINK_BYTES, Link, Linkable, link_to, targets_of
 from rankscope._span_ref import NOTHING, RemoteParent, Scope
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def relate(span: "Span", targets: Sequence[object]) -> None:
     Raises:
         ValueError: an id is not one.
     """
-    links = [link for link in map(link_to, targets) if link is not None]
+    links = [link for link in map(_link_to, targets) if link is not None]
     details = span.rare()
     if len(links) < len(targets):
         span.note_dropped("links", "a link is a span, a carrier, or a pair of ids")
@@ -113,6 +113,15 @@ def relate(span: "Span", targets: Sequence[object]) -> None:
         links = links[: LINKS - len(details.links)]
     details.links = (*details.links, *links)
     span.hold(LINK_BYTES * len(links))
+
+
+def _link_to(target: object) -> Link | None:
+    try:
+        return link_to(target)
+    except ValueError:  # an id that is none
+        raise
+    except Exception:  # noqa: BLE001  # a foreign type may raise anything, also when asked what it is
+        return None
 
 
 def _set_trace_id(span: "Span", value: object) -> None:

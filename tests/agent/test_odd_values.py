@@ -34,6 +34,17 @@ class Mute:
         raise MuteError
 
 
+class Masked:
+    """Raises when it is asked what it is."""
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError("nobody")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
 class Listener:
     """Notes in which thread its text is made."""
 
@@ -71,6 +82,19 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "thread id": lambda run: run.span("a", thread_id=Mute()),
     "rollout id": lambda run: run.span("a", rollout_id=Mute()),
     "add_attributes key": lambda run: late(run, lambda span: span.add_attributes({Mute(): 1})),
+    "attribute that is nobody": lambda run: run.start_span("a", attributes={"a": Masked()}).finish(),
+    "inputs that are nobody": lambda run: run.start_span("a", capture="preview", inputs=Masked()).finish(),
+    "an output that is nobody": lambda run: run.start_span("a", capture="preview").finish(output=Masked()),
+    "attributes that are nobody": lambda run: run.start_span("a", attributes=Masked()).finish(),
+    "metrics that are nobody": lambda run: run.start_span("a", metrics=Masked()).finish(),
+    "metric that is nobody": lambda run: late(run, lambda span: span.log_metric(Masked(), Masked())),
+    "links that are nobody": lambda run: run.start_span("a", links=[Masked()]).finish(),
+    "a link that is nobody": lambda run: late(run, lambda span: span.add_link(Masked())),
+    "thread id that is nobody": lambda run: run.start_span("a", thread_id=Masked(), rollout_id=Masked()).finish(),
+    "an event of nobody": lambda run: late(run, lambda span: span.add_event("e", {"a": Masked()})),
+    "an event's attributes that are nobody": lambda run: late(run, lambda span: span.add_event("e", Masked())),
+    "endless number": lambda run: run.start_span("a", attributes={"a": 10**5000}, metrics={"a": 10**5000}).finish(),
+    "endless number of an event": lambda run: late(run, lambda span: span.add_event("e", {"a": 10**5000})),
     "add_attributes list": lambda run: late(run, lambda span: span.add_attributes([])),
     "span.log_metric": lambda run: late(run, lambda span: span.log_metric([Mute()], Mute())),
     "log_metric key": lambda run: run.log_metric(Mute(), 1),
@@ -92,6 +116,7 @@ def test_an_odd_value_never_reaches_training(call: Callable[[Any], object]) -> N
 
     assert "after" in {row["name"] for row in exporter.rows("scalars")}
     assert not exporter.rows("gaps")
+    assert exporter.headers()[-1].emitted_spans == len(exporter.rows("spans"))
 
 
 @pytest.mark.parametrize("what", ["attributes of a number", "metrics of a number", "links of numbers"])

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from rankscope import Run
 from rankscope._block import Block
 from rankscope._identity import Identity
+from rankscope._masks import Masks
 from rankscope._ring import Ring
 from rankscope._seal import SEAL_BYTES, SEAL_ROWS, Sealer
+from rankscope._span_events import SpanEvent, event_block
 from rankscope._tracing_options import TracingOptions
+from rankscope.privacy import Redactor
 from rankscope.testing import ManualClock, MemoryExporter, rows_of
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.identity import payload_digest
@@ -212,4 +215,25 @@ def test_without_room_rows_wait_then_drop_and_the_count_arrives_with_the_first_r
     run.finish()
 
     assert exporter.headers()[-1].emitted_scalars == 10_000
+    assert_exact(exporter)
+
+
+def test_a_row_that_cannot_be_made_is_counted_and_those_behind_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = MemoryExporter()
+
+    def broken(event: SpanEvent, *_: object, **__: object) -> Block:
+        if event.name == "bad":
+            raise RuntimeError("no row")
+        return event_block(event, ManualClock(), masks=Masks(Redactor()))
+
+    monkeypatch.setattr("rankscope._seal.event_block", broken)
+    with Run(exporter) as run, run.span("around") as span:
+        for name in ("good", "bad", "good"):
+            span.add_event(name)
+            run.start_span(f"behind {name}").finish()
+
+    assert [row["name"] for row in exporter.rows("events") if row["kind"] == "span_event"] == ["good", "good"]
+    assert len(exporter.rows("spans")) == 4
+    (gap,) = exporter.rows("gaps")
+    assert (gap["cause"], gap["data_kind"], gap["count"]) == ("quarantined", "events", 1)
     assert_exact(exporter)

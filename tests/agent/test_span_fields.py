@@ -35,6 +35,8 @@ WRONG: dict[str, tuple[dict[str, object], type[Exception], str]] = {
     "short trace id": ({"trace_id": "a" * 31}, ValueError, "32 hex digits"),
     "zero trace id": ({"trace_id": "0" * 32}, ValueError, "32 hex digits"),
     "span id that is no hex": ({"span_id": "g" * 16}, ValueError, "16 hex digits"),
+    "span id with a prefix": ({"span_id": "0x23456789abcdef"}, ValueError, "16 hex digits"),
+    "trace id with a sign": ({"trace_id": "+" + "a" * 31}, ValueError, "32 hex digits"),
     "parent of another length": ({"parent_span_id": "a" * 32}, ValueError, "16 hex digits"),
     "linked id": ({"links": [("a" * 32, "b" * 15)]}, ValueError, "16 hex digits"),
     "unknown field": ({"episode": 3}, TypeError, "no field 'episode'.*rollout_id"),

@@ -170,8 +170,10 @@ def test_a_tensor_as_a_label_is_its_shape_and_type_and_never_its_text(monkeypatc
     monkeypatch.setattr(torch.Tensor, "__str__", text)
     monkeypatch.setattr(torch.Tensor, "__repr__", text)
 
-    with Run(exporter) as run, run.span("a", attributes={"x": torch.zeros(3, 4)}) as span:
+    ones: Any = torch.ones(2)
+    with Run(exporter) as run, run.span("a", attributes={"x": torch.zeros(3, 4), ones: 1}, thread_id=ones) as span:
         span.add_event("e", {"x": torch.zeros(5)})
+        span.log_metric(ones, 1.0)
 
     label = str(exporter.rows("spans")[0]["attributes"])
     assert "3,4" in label.replace(" ", "")

@@ -41,6 +41,8 @@ PLACES: dict[str, Callable[[Run, str], object]] = {
     "inputs": lambda run, text: run.start_span("s", capture="preview", inputs={"q": text}).finish(),
     "inputs by key": lambda run, text: run.start_span("s", capture="preview", inputs={"password": text}).finish(),
     "output, late attribute, event": finish,
+    "metric of a span": lambda run, text: run.start_span("s", metrics={f"of {text}": 1}).finish(),
+    "metric": lambda run, text: run.log_metrics({f"of {text}": 1, text: 2}),
     "alert": lambda run, text: run.alert(f"title {text}", f"text {text}"),
 }
 
