@@ -224,6 +224,29 @@ def test_nothing_of_attributes_metrics_and_links_is_lost_for_its_type(front: Fro
     assert row["link_span_id"] == [int(CHILD, 16), 0]
 
 
+def test_a_list_that_is_cut_marks_the_span(front: Fronted) -> None:
+    front.send(*whole(attributes={"ids": list(range(5_000))}))
+
+    row = one(front.written())
+
+    assert row["attributes"]["ids"].startswith("[0,1,2,")
+    assert row["flags"] & SPAN_FLAGS["truncated"]
+
+
+def test_spans_with_the_longest_paths_go_into_batches_that_are_taken(front: Fronted) -> None:
+    spans = [f"{number:016x}" for number in range(1, 1_201)]
+    parents = [None, *spans[:4], *[spans[4]] * 1_200]
+    names = [f"{'n' * 500}{number}" for number in range(1_200)]
+    for first in range(0, 1_200, 250):
+        few = zip(spans[first : first + 250], parents[first:], names[first:], strict=False)
+        front.send(*[event for span, parent, name in few for event in whole(span, parent_span_id=parent, name=name)])
+
+    rows = front.written()
+
+    assert len(rows) == 1_200
+    assert rows_in(front.root, "gaps") == []
+
+
 def test_a_thread_that_is_named_as_its_trace_is_no_thread(front: Fronted) -> None:
     front.send(*whole(thread_id=TRACE), *whole(CHILD, thread_id="session 1"))
 

@@ -186,6 +186,17 @@ def test_a_body_beyond_the_limit_is_not_read_whether_it_says_so_or_not(sender: S
     assert str(MAX_BODY_BYTES) in refused(in_chunks, 413)
 
 
+def test_a_body_that_does_not_come_is_not_waited_for(
+    front: Front, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankscope.front.app.BODY_S", 0.1)
+
+    with begun(front) as connection:
+        answer = connection.recv(4_096)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_body_that_is_packed_is_not_unpacked(sender: Sender) -> None:
     refused(sender.send(b"x", headers={"Content-Encoding": "gzip"}), 400)
 
