@@ -151,3 +151,19 @@ def seqs_of(exporter: MemoryExporter) -> set[int]:
 
 def holes_of(gaps: list[dict[str, object]]) -> set[int]:
     return {seq for gap in gaps for seq in range(int(str(gap["seq_from"])), int(str(gap["seq_to"])) + 1)}
+
+
+def test_what_a_program_notes_in_its_spans_is_given_up_with_them_and_not_kept_as_what_must_be_said() -> None:
+    exporter = MemoryExporter()
+    exporter.fullness = 0.92
+
+    with Run(exporter) as run, run.span("around") as span:
+        for index in range(50):
+            span.add_event(f"e{index}")
+        run.log_metric("kept", 1)
+
+    assert not [row for row in exporter.rows("events") if row["kind"] == "span_event"]
+    assert len(exporter.rows("scalars")) == 1
+    lost = {str(row["data_kind"]): row["count"] for row in exporter.rows("gaps")}
+    assert lost == {"events": 50, "spans": 1}
+    assert_exact(exporter)
