@@ -36,7 +36,7 @@ class Masks:
         redactor: Finds the secrets.
 
     Attributes:
-        text: A text without its secrets; the same object where there are none.
+        text: A text without its secrets; an equal one, not always the same object, where there are none.
     """
 
     __slots__ = ("_redactor", "_secret_keys", "text")

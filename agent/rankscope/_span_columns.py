@@ -5,7 +5,7 @@ cutting, by the flag `truncated` and by the attribute `rankscope.dropped`, never
 """
 
 from collections.abc import Mapping, Sequence
-from operator import is_not
+from operator import ne
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block, Column
@@ -117,9 +117,9 @@ class _Rows:
     def texts(self, name: str, given: Sequence[str]) -> Sequence[str]:
         """A column of names without secrets, each within its bound."""
         kept = list(map(self._masks.text, given))
-        if any(map(is_not, kept, given)):
+        if any(map(ne, kept, given)):
             for row, (mine, other) in enumerate(zip(kept, given, strict=True)):
-                if mine is not other:
+                if mine != other:
                     self.redaction[row] = _MASKED
         if max(map(len, kept)) * 4 > NAME:
             for row, text in enumerate(kept):
@@ -132,7 +132,7 @@ class _Rows:
         """Labels without secrets: the same object where there are none."""
         masks = self._masks
         for key, value in given.items():
-            if masks.text(key) is not key or masks.label(key, value) is not value:
+            if masks.text(key) != key or (type(value) is str and masks.label(key, value) != value):
                 break
         else:
             return given
@@ -142,7 +142,7 @@ class _Rows:
     def named(self, row: int, given: Mapping[str, float]) -> Mapping[str, float]:
         """Numbers whose names are without secrets: the same object where they are."""
         masks = self._masks
-        if all(masks.text(name) is name for name in given):
+        if all(masks.text(name) == name for name in given):
             return given
         self.redaction[row] = _MASKED
         return {masks.text(name): value for name, value in given.items()}

@@ -122,6 +122,19 @@ def test_a_secret_that_lies_across_the_edge_of_a_bound_leaves_no_part_of_itself(
     assert b"eyJaaaaaaaa" not in payloads
 
 
+def test_equal_texts_of_many_spans_are_not_taken_for_masked_ones() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        for index in range(6):
+            with suppress(ValueError), run.span(f"step {index % 2}", thread_id=f"t {index % 2}") as span:
+                span.add_attributes({f"k {index % 2}": f"v {index % 2}", "nan": float("nan")})
+                span.log_metric(f"m {index % 2}", float("nan"))
+                raise ValueError
+
+    assert [row["redaction_state"] for row in exporter.rows("spans")] == [NOTHING] * 6
+
+
 def test_numbers_are_never_masked() -> None:
     exporter = MemoryExporter()
     numbers = {"loss_per_token": 0.5, "token": 7, "api_key": 1.0}
