@@ -128,7 +128,10 @@ def _run_in(scope: Scope) -> str:
         raise UnknownRouteError(
             f"there is nothing at {scope['path'][:200]}", hint=f"events go to POST {PREFIX}RUN{SUFFIX}"
         )
-    return unquote(run)
+    try:
+        return unquote(run, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidRequestError("the run's name in the path is no UTF-8", hint="escape its UTF-8 bytes") from None
 
 
 def _refuse_encoded(headers: Headers) -> None:

@@ -107,7 +107,7 @@ class Desk:
             UnavailableError: it cannot be kept now.
         """
         document = events.parsed(body)
-        digest = _digest(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+        digest = _digest(events.canonical(document, now_ns=self._clock.wall_ns()))
         place = _digest(key.encode())  # who makes keys out of secrets does not find them on the disk
         with self._book.changing():
             run = self._book.run_id(name)

@@ -127,6 +127,19 @@ def parsed(body: bytes) -> object:
         raise InvalidRequestError(f"the body is no JSON: {error}", hint='send {"events": [...]}') from None
 
 
+def canonical(document: object, *, now_ns: int) -> bytes:
+    """A parsed body in one writing, whatever the order of its names was.
+
+    Raises:
+        InvalidRequestError: It is nested too deep; names the event and the field, where an event's field is.
+    """
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        read(document, now_ns=now_ns)
+        raise InvalidRequestError(f"the body is nested deeper than {readers.MAX_DEPTH}") from None
+
+
 def read(document: object, *, now_ns: int) -> Request:
     """The events of a parsed body.
 

@@ -21,6 +21,8 @@ PREVIEW_BYTES = 4 * 1024
 ATTRIBUTES_BYTES = 32 * 1024
 METRICS_BYTES = 16 * 1024
 LINKS_BYTES = 16 * 1024
+MAX_DEPTH = 254
+"""Of nesting: what is read may be deeper than what can be written again."""
 
 EVENT_KINDS = ("started", "updated", "finished", "exception", "interrupted")
 STATUSES = ("running", "ok", "error", "cancelled", "interrupted")
@@ -35,6 +37,7 @@ MAX_DURATION_NS = 100 * 366 * 86_400 * 10**9
 _MOMENT = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
+MAX_HOURS, MAX_MINUTES = 23, 59
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN = 60
 
@@ -99,7 +102,10 @@ def moment_ns(given: object) -> int:
         whole = datetime.fromisoformat(f"{found[1]}T{found[2]}+00:00") - _EPOCH
     except ValueError as error:
         raise Wrong(f"is {_shown(given)}: {error}") from None
-    ahead = timedelta(hours=int(found[5] or 0), minutes=int(found[6] or 0))
+    hours, minutes = int(found[5] or 0), int(found[6] or 0)
+    if hours > MAX_HOURS or minutes > MAX_MINUTES:
+        raise Wrong(f"is {_shown(given)}: its offset is beyond 23:59")
+    ahead = timedelta(hours=hours, minutes=minutes)
     seconds = whole - ahead if found[4] != "-" else whole + ahead
     return seconds // timedelta(seconds=1) * 10**9 + int((found[3] or "0").ljust(9, "0"))
 
@@ -206,7 +212,10 @@ def _object(given: object, most: int) -> Mapping[str, object]:
 
 
 def _sized(given: object, most: int) -> object:
-    size = len(orjson.dumps(given))
+    try:
+        size = len(orjson.dumps(given))
+    except orjson.JSONEncodeError:
+        raise Wrong(f"is nested deeper than {MAX_DEPTH}") from None
     if size > most:
         raise Wrong(f"has {size} bytes as JSON: it has at most {most}")
     return given

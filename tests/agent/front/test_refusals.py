@@ -97,6 +97,8 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("attributes", {"attributes": {"a": "x" * 32_768}}),
     ("metrics", {"metrics": 7}),
     ("metrics", {"metrics": {str(number): number for number in range(2_000)}}),
+    ("attributes", {"attributes": {"a": orjson.loads(b"[" * 900 + b"]" * 900)}}),
+    ("started_at", {"started_at": "2026-11-29T10:00:00+99:00"}),
     ("links", {"links": "x"}),
     ("links", {"links": ["x" * 16_384]}),
     ("content_policy", {"content_policy": "full"}),
@@ -164,7 +166,18 @@ def test_a_later_event_that_names_no_parent_keeps_the_one_before(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"7", b'{"events": 7}', b'{"events": [7]}', b'{"events": [null]}', b"\xff", b"[" * 100_000],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b'{"events": 7}',
+        b'{"events": [7]}',
+        b'{"events": [null]}',
+        b"\xff",
+        b"[" * 100_000,
+        b"[" * 900 + b"]" * 900,
+    ],
     ids=lambda content: content[:20],
 )
 def test_a_body_that_is_no_list_of_events_is_refused(content: bytes, sender: Sender) -> None:
@@ -211,7 +224,7 @@ def test_other_routes_and_methods_are_told_which_there_are(front: Front, sender:
     assert httpx.get(f"{front.url}/healthz").json() == {"status": "ok"}
 
 
-@pytest.mark.parametrize("run", ["%2E%2E", "%2F", "a%2Fb", "a%00b", "n" * 129])
+@pytest.mark.parametrize("run", ["%2E%2E", "%2F", "a%2Fb", "a%00b", "%ff", "n" * 129])
 def test_a_run_that_could_not_be_addressed_is_refused(run: str, front: Front) -> None:
     url = httpx.URL(front.url).copy_with(raw_path=f"/api/runs/{run}/traces/events".encode())
 
