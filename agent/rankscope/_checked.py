@@ -66,13 +66,15 @@ def kind_code(kind: object) -> int:
     return _code(KINDS, kind, what="a span's kind")
 
 
-def status_code(status: object) -> int:
-    """The code of a status.
+def checked_end(status: object, error: object) -> int:
+    """The code of the status that a span ends with, for an exception or without one.
 
     Raises:
-        TypeError: not a text.
+        TypeError: the status is no text, or the error no exception.
         ValueError: naming the statuses there are.
     """
+    if error is not None and not isinstance(error, BaseException):
+        raise TypeError(f"an error is an exception, not a {type(error).__qualname__}: say it in an attribute")
     return _code(STATUSES, status, what="a span's status")
 
 

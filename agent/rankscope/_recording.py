@@ -118,7 +118,9 @@ class Recording:
         return kept.text, kept.is_redacted
 
     def payload(self, value: object) -> tuple[str, bool]:
-        """Bounded JSON of what goes in or comes out, and whether anything in it was masked."""
+        """Bounded JSON of what goes in or comes out, and whether anything in it was masked; empty if not armed."""
+        if not self.armed:
+            return "", False
         kept = self.tracing.redactor.preview(value)
         return kept.text, kept.is_redacted
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from rankscope._bounds import NAME
 from rankscope._carrier import carrier_of
-from rankscope._checked import KINDS, checked_name, kind_code, status_code
+from rankscope._checked import KINDS, checked_end, checked_name, kind_code
 from rankscope._details import UNSET, Details
 from rankscope._endings import INTERRUPTED, OK, status_of
 from rankscope._keeping import NEVER, join, leave_out
@@ -211,10 +211,10 @@ class Span(SpanRef):
                 the status where that is not given.
 
         Raises:
-            TypeError: `status` is no text.
+            TypeError: `status` is no text, or `error` no exception.
             ValueError: `status` is none of them.
         """
-        code = status_code(status)
+        code = checked_end(status, error)
         if self._recording.open_spans.pop(self, None) is None:
             return
         if output is not UNSET:

@@ -95,6 +95,18 @@ def test_a_wrong_status_is_said_and_leaves_the_span_open(status: str, error: typ
     assert ends_of(exporter) == {"a": ("ok", 0, "")}
 
 
+def test_an_error_that_is_no_exception_is_said_and_leaves_the_span_open() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        span = run.start_span("a")
+        with pytest.raises(TypeError, match="an exception, not a str"):
+            span.finish(error=cast("BaseException", "boom"))
+        span.finish()
+
+    assert ends_of(exporter) == {"a": ("ok", 0, "")}
+
+
 def test_a_status_and_an_error_are_both_kept() -> None:
     exporter = MemoryExporter()
 

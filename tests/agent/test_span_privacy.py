@@ -66,6 +66,15 @@ def test_the_output_is_previewed_as_it_is_when_the_span_ends() -> None:
     assert exporter.rows("spans")[0]["outputs"] == '{"late":1}'
 
 
+def test_a_run_that_records_nothing_looks_at_no_payload() -> None:
+    payload = Ours()
+
+    with Run(None) as run, run.span("a", capture="preview", inputs=payload) as span:
+        span.set_output(payload)
+
+    assert payload.looked == 0
+
+
 def test_capture_is_not_inherited() -> None:
     exporter = MemoryExporter()
 
