@@ -48,7 +48,7 @@ _SECRETS = words("""
     application_key auth auth_key authkey authtoken aws_key azure_key bearer client_key cohere_key connection_key
     consumer_key credential credentials creds db_pass deploy_key encryption_key gcp_key gemini_key google_key groq_key
     hf_key hmac_key jwt license_key mail_pass master_key mistral_key mysql_pass openai_key otp pg_pass priv_key
-    private_key privatekey privkey pwd redis_pass root_pass rsa_key secret secretkey secrets service_key
+    private_key privatekey privkey pwd redis_pass root_pass rsa_key secret secret_key secretkey secrets service_key
     service_role_key session_key shared_key signing_key smtp_pass ssh_key stripe_key subscription_key
     totp user_pass wandb_key webhook_key x_api_key accesskey accesstoken clientsecret refreshtoken bearertoken
     sessiontoken admin_pass

@@ -126,7 +126,9 @@ class Redactor:
     def _hooked(self, text: str, hook: Callable[[str], str]) -> str:
         try:
             kept = hook(text)
-        except Exception:  # noqa: BLE001  # a user's function may raise anything; the text may be what it fails on
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # `sys.exit` in a hook would end the thread that seals
             kept = None
         if isinstance(kept, str):
             return kept

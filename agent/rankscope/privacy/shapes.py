@@ -1,7 +1,7 @@
 """Secrets that are known by their look: tokens of known issuers, private keys, credentials in an address.
 
-Promises: a shape tells where in a text its secret begins and ends, and looks at a bounded part of the text only
-(a private key: to its end).
+Promises: a shape tells where in a text its secret begins and ends. What may turn out to be none is looked at for a
+bounded length only: a text that is nothing but beginnings of secrets takes linear time too.
 """
 
 import base64
@@ -88,7 +88,7 @@ def _is_user_token(user: str) -> bool:
 _USER_TOKEN = 16
 
 SK = _token(
-    r"(?<!-)sk-(?!learn|toggleable|estimator|container|parallel|text-repr)(?=[\w-]*(?:\d|[A-Za-z]{10}))[\w-]{8,}"
+    r"(?<!-)sk-(?!learn|toggleable|estimator|container|parallel|text-repr)(?=[\w-]{0,64}?(?:\d|[A-Za-z]{10}))[\w-]{8,}"
 )
 GITHUB = _token(r"gh[pousr]_[A-Za-z0-9_]{16,}")
 GITHUB_PAT = _token(r"github_pat_\w{16,}")
@@ -108,7 +108,7 @@ GOOGLE = _token(r"AIza[\w-]{30,}")
 GOOGLE_CLIENT = _token(r"GOCSPX-[\w-]{16,}")
 GOOGLE_ACCESS = _token(r"ya29\.[\w-]{16,}")
 AWS = _token(r"(?:AKIA|ASIA)[A-Z0-9]{12,}")
-JWT = _token(r"eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)*")
+JWT = _token(r"eyJ[\w-]{6,1024}+\.[\w-]{4,}(?:\.[\w-]*)*")
 HOOK_ADDRESS = Shape(re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{12,})"))
 DISCORD_ADDRESS = Shape(re.compile(r"webhooks/(\d{12,}/[\w-]{16,})"))
 BASIC = Shape(re.compile(r"(?i)basic\s{1,4}([A-Za-z0-9+/]{8,}={0,2})"), _is_pair)
@@ -140,7 +140,7 @@ def curl_user(text: str, start: int) -> Extent | None:
 PRIVATE_KEY = Shape(
     re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?=(?:\s|\\[nr]|[\w-]++: [^\n\\]*+)*+[A-Za-z0-9+/=]{8})"
+        r"(?=(?:\s|\\[nr]|[\w-]{1,40}+: [^\n\\]{0,200}+){0,24}+[A-Za-z0-9+/=]{8})"
         r"(?:(?!-----)[\s\S])*+(?:-----END [A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----)?"
     )
 )

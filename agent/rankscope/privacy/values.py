@@ -35,7 +35,7 @@ _SNAKE = re.compile(r"_?[a-z]+(?:_[a-z]+)+_?")
 _STEM = re.compile(r"pass|secret|token|key")
 _PLACEHOLDER = re.compile(
     r"\$(?:[A-Z_][A-Z0-9_]*|[a-z_]+)$|@[A-Za-z_]+@?$|<.*>$|\[.*\]$|\*+$|%[A-Z_]+%$|%s$|['\"\\]?$"
-    r"|.*(?:\$[{(]|%\(|\{\{|\{[\w.]*(?:[!:\[(][^}]*)?\}|\*\*\*|…|\.\.\.|\[REDACTED)"
+    r"|.*(?:\$[{(]|%\(|\{\{|\{[\w.]*(?:[!:\[(][^}]{0,64})?\}|\*\*\*|…|\.\.\.|\[REDACTED)"
 )
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.-]*(?:/|$)")
 _ONE_CHARACTER = re.compile(r"(.)\1*")
@@ -46,6 +46,7 @@ _WHOLE_LINES = (NameKind.HEADER, NameKind.PHRASE)
 SHORTEST = 3
 """Characters that a value has at least before it is taken for a secret."""
 
+_LONGEST_NUMBER = 64
 _LONG = 16
 _WORD = 8
 _MIXED = 6
@@ -64,7 +65,7 @@ def is_secret_value(value: str, name: str, *, kind: NameKind, is_quoted: bool, i
     value = value.strip()
     if len(value) < SHORTEST or _is_shown(value, name):
         return False
-    if _NUMBER.fullmatch(value):
+    if len(value) <= _LONGEST_NUMBER and _NUMBER.fullmatch(value):
         return kind is NameKind.PASSWORD and _DIGITS.fullmatch(value) is not None
     is_word = not is_quoted and value.isalpha() and "cookie" in name.lower()  # "the Cookie: header"
     if is_loose or is_word or kind is NameKind.VAGUE:

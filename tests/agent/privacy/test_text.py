@@ -1,5 +1,6 @@
 """What becomes of a text."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -138,6 +139,7 @@ def test_a_hook_that_fails_keeps_nothing_of_the_text_and_is_counted() -> None:
     assert redactor.text("a private matter") == REDACTED
     assert redactor.preview(["a private matter", 7]).text == '["[REDACTED]",7]'
     assert no_text.text("a private matter") == REDACTED
+    assert Redactor(hook=lambda _: sys.exit()).text("a private matter") == REDACTED
     assert (redactor.hook_failures, no_text.hook_failures) == (2, 1)
 
 
@@ -162,6 +164,7 @@ def test_a_rule_that_is_none_is_refused_and_named(given: dict[str, object], erro
 HOSTILE = [
     *("a", "-", "--a", "key", "key=", "://a", "://a:", "https://a:b@", "eyJ", "eyJabcdef.", "-----BEGIN ", "bearer "),
     *("token'", "sk-", "gh" + "p_", "\\", '"', "basic ", "api ", "a: ", "cookie: a=b;", "cookie: a=b; ", "password: "),
+    *("sk-_", "eyJ_", "eyJ-", "://pwd", "{.:cookie://", "x: -----BEGIN PRIVATE" + " KEY-----\n", "password='{a:"),
     *("password=a(", "password: a ", "password='${", "passphrase: it is ", "authorization: digest is "),
 ]
 
@@ -171,6 +174,15 @@ def spent(work: Callable[[], object]) -> float:
     started = time.thread_time()
     work()
     return time.thread_time() - started
+
+
+def test_a_long_value_of_digits_takes_linear_time() -> None:
+    redactor = Redactor()
+    texts = [f'password="{"1" * size}x"' for size in (40_000, 160_000)]
+
+    seconds = [min(spent(lambda text=text: redactor.text(text)) for _ in range(3)) for text in texts]
+
+    assert seconds[1] < 10 * seconds[0] + 0.005
 
 
 @pytest.mark.parametrize("part", HOSTILE)
