@@ -1,5 +1,6 @@
 """What a request is refused for: before its body is read, for its key, for one event of it; always in one shape."""
 
+import json
 import socket
 import ssl
 from collections.abc import Iterator
@@ -97,7 +98,6 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("attributes", {"attributes": {"a": "x" * 32_768}}),
     ("metrics", {"metrics": 7}),
     ("metrics", {"metrics": {str(number): number for number in range(2_000)}}),
-    ("attributes", {"attributes": {"a": orjson.loads(b"[" * 900 + b"]" * 900)}}),
     ("started_at", {"started_at": "2026-11-29T10:00:00+99:00"}),
     ("links", {"links": "x"}),
     ("links", {"links": ["x" * 16_384]}),
@@ -119,6 +119,16 @@ def test_a_refusal_names_the_event_and_the_field_and_nothing_of_the_request_is_k
     assert refusal.value.message.startswith(f"events[2].{field} ")
     assert front.written(after_s=60) == []
     front.book.close()
+
+
+def test_what_is_nested_too_deep_is_refused_by_its_place(sender: Sender) -> None:
+    deep = json.loads("[" * 400 + "]" * 400)
+
+    in_a_field = sender.send(json.dumps({"events": [event(1, "started", attributes={"a": deep})]}))
+    beside = sender.send(json.dumps({"events": [event(1, "started", colour=deep)]}))
+
+    assert refused(in_a_field, 400) == "events[0].attributes is nested deeper than 254"
+    assert refused(beside, 400) == "the body is nested deeper than 254"
 
 
 @pytest.mark.parametrize("field", ["trace_id", "span_id", "event_id", "sequence", "event_kind", "name", "started_at"])
@@ -167,16 +177,8 @@ def test_a_later_event_that_names_no_parent_keeps_the_one_before(tmp_path: Path)
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"7",
-        b'{"events": 7}',
-        b'{"events": [7]}',
-        b'{"events": [null]}',
-        b"\xff",
-        b"[" * 100_000,
-        b"[" * 900 + b"]" * 900,
+        *(b"", b"{", b"[]", b"7", b'{"events": 7}', b'{"events": [7]}', b'{"events": [null]}', b"\xff"),
+        *(b"[" * 100_000, b"[" * 900 + b"]" * 900),
     ],
     ids=lambda content: content[:20],
 )
