@@ -109,7 +109,8 @@ class Span(SpanRef):
 
     def __enter__(self) -> Self:
         recording = self._recording
-        self._token = recording.current.set(self)
+        if self._token is None and not self.status:  # else it is current already, or has ended
+            self._token = recording.current.set(self)
         if not self.start_mono_ns:
             self.thread = _get_ident()
             recording.open_spans[self] = self
@@ -147,7 +148,7 @@ class Span(SpanRef):
 
     @property
     def recording(self) -> "Recording":
-        """Where it will be recorded."""
+        """Where it is recorded."""
         return self._recording
 
     @property

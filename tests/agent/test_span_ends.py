@@ -177,6 +177,21 @@ def test_a_span_that_never_began_leaves_nothing() -> None:
     assert not exporter.rows("spans")
 
 
+def test_a_span_that_is_entered_twice_is_left_once_and_does_not_stay_current() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        twice = run.span("twice")
+        with twice, twice:
+            pass
+        with twice:
+            run.start_span("in an ended one").finish()
+        run.start_span("behind").finish()
+
+    parents = {row["name"]: row["parent_span_id"] for row in exporter.rows("spans")}
+    assert parents == {"twice": 0, "in an ended one": 0, "behind": 0}
+
+
 def test_start_begins_once() -> None:
     exporter, clock = MemoryExporter(), ManualClock()
 
