@@ -32,10 +32,8 @@ MOST_ROWS = 4_000
 
 _FIRST: Key = (2**63 - 1, 2**64 - 1, 2**64 - 1, "")
 
-_PICKED = """(trace_hi, trace_lo) IN (
-            SELECT pair.1, pair.2
-            FROM (SELECT arrayJoin(arrayZip({his:Array(UInt64)}, {los:Array(UInt64)})) AS pair)
-        )"""
+# Columns apart, not as pairs: a third of the time, and whoever asks passes over a trace that mixes two.
+_PICKED = "trace_hi IN {his:Array(UInt64)} AND trace_lo IN {los:Array(UInt64)}"
 
 PLACES = f"""
 SELECT
