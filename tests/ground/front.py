@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,9 @@ class Request(BaseHTTPRequestHandler):
     def _run(self) -> None:
         arguments = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
         body = self._body()
+        kind = self.headers.get("Content-Type", "")
+        if kind.startswith("multipart/form-data"):  # where values are too long for a URL
+            arguments |= _form(kind, body)
         statement = arguments.get("query", "").encode()
         if not statement:
             statement, body = _split(body)
@@ -190,6 +194,17 @@ class Request(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the overridden method calls it so
         """Says nothing: a failing statement is in the answer."""
+
+
+def _form(kind: str, body: bytes) -> dict[str, str]:
+    """The fields of a form by name."""
+    message = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body)
+    fields: dict[str, str] = {}
+    for part in message.walk():
+        name = part.get_param("name", header="content-disposition")
+        if isinstance(name, str):
+            fields[name] = bytes(part.get_payload(decode=True)).decode()
+    return fields
 
 
 def _split(body: bytes) -> tuple[bytes, bytes]:

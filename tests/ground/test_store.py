@@ -26,6 +26,17 @@ def test_parameters_and_settings_reach_the_engine(clickhouse_front: Store) -> No
     assert row == (word, 3)
 
 
+def test_so_many_values_reach_the_engine_that_no_url_holds_them(clickhouse_front: Store) -> None:
+    numbers = [2**63 + number for number in range(5_000)]
+
+    found = clickhouse_front.client.query(
+        "SELECT sum(number - 9223372036854775808) FROM (SELECT arrayJoin({numbers:Array(UInt64)}) AS number)",
+        parameters={"numbers": numbers},
+    )
+
+    assert found.first_row == (sum(range(5_000)),)
+
+
 def test_a_raw_body_is_inserted_in_its_format(clickhouse_front: Store) -> None:
     client = clickhouse_front.client
     client.command("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
