@@ -36,6 +36,8 @@ OVERLAP = 1024
 _KEY_BYTES = 4
 _FLOAT_BYTES = 12
 _INT_BYTES = 5
+_BRACKET_BYTES = 3
+_MARK_BYTES = 16
 _LARGE_INT = 1 << 53
 _LONGEST_INT_BITS = 1024
 
@@ -89,10 +91,15 @@ class Judge(Protocol):
 
 def preview(judge: Judge, value: object, *, most: int) -> Preview:
     """The value as JSON of at most so many bytes; never raises."""
-    text, bounding = _bounded(judge, value, most=most)
-    size = size_of(text)
-    if size > most:  # escapes, long numbers: estimated too small
-        text, bounding = _bounded(judge, value, most=most * most // size - _KEY_BYTES)
+    room = most
+    text, bounding = _bounded(judge, value, most=room)
+    for _ in range(_ATTEMPTS):
+        size = size_of(text)
+        if size <= most:
+            break
+        # Escapes, long numbers, many small containers: estimated too small.
+        room = room * most // size - _KEY_BYTES
+        text, bounding = _bounded(judge, value, most=room)
     kept = cut(text, most)
     return Preview(kept, bounding.is_redacted, bounding.is_truncated or len(kept) < len(text))
 
@@ -186,6 +193,7 @@ class _Bounding:
             self.room -= _KEY_BYTES
             return _MORE
         around.add(own)
+        self.room -= _BRACKET_BYTES
         try:
             return self._opened(value, is_secret=is_secret)
         except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
@@ -261,6 +269,7 @@ class _Bounding:
             kept[name] = plain(item, is_secret=names_secret or is_secret)
         if len(kept) < len(value):
             self.is_truncated = True
+            self.room -= _MARK_BYTES
             kept[_MORE] = f"{len(value) - len(kept)} more"
         return kept
 
@@ -284,7 +293,7 @@ class _Bounding:
             kept = self._items(items[:WHOLE], is_secret=is_secret)
         if len(kept) < length:
             self.is_truncated = True
-            self.room -= _FLOAT_BYTES
+            self.room -= _MARK_BYTES
             kept.append(f"{_MORE} {length - len(kept)} more")
         return kept
 

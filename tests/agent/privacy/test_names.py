@@ -9,9 +9,9 @@ SECRET = """
     api_key apiKey api-key API_KEY APIKey x-api-key X-API-Key openai_api_key apikey authorization Authorization
     proxy-authorization cookie set-cookie Set-Cookie session_cookie cookies password Password db_password PGPASSWORD
     dbPassword passwd passphrase secret client_secret clientSecret client_secret_value secrets token accessToken
-    access_token HF_TOKEN hfToken GITHUB_TOKEN_2 github.token db/password env.API_TOKEN private_key privateKey secret_key SECRET_KEY
+    access_token HF_TOKEN hfToken GITHUB_TOKEN_2 github.token db/password env.API_TOKEN private_key privateKey
     aws_secret_access_key secretAccessKey auth basic_auth credentials bearer jwt api_key_prod password2 access_tokens
-    user_password_hash
+    user_password_hash secret_key SECRET_KEY
 """.split()  # noqa: SIM905  # a list of words
 ORDINARY = """
     loss_per_token pad_token bos_token_id eos_token max_new_token max_new_tokens tokens num_tokens tokenizer
