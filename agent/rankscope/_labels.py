@@ -58,7 +58,7 @@ class Labelled(Protocol):
 def text_of(value: object, most: int = ATTRIBUTES + MARGIN) -> str:
     """The value's text, at most so many characters; says what is wrong where it has none."""
     try:
-        if hasattr(type(value), "__dlpack__"):  # a tensor, an array: its text may wait for a device
+        if getattr(type(value), "__dlpack__", None) is not None:  # a tensor, an array: its text may wait for a device
             return f"<{type(value).__qualname__}>"
         return str.__getitem__(str(value), slice(most))
     except Exception as error:  # noqa: BLE001  # a foreign type's __str__ may raise anything
