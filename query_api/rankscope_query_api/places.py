@@ -15,12 +15,16 @@ class TracePlace:
         lo: Lower half of its id.
         steps: Steps of its spans; -1 is always among them, for spans without one.
         first_start_ns: Earliest start of a span; 0 where none is stored.
+        is_stored: Whether the run has a span of it stored.
+        may_run: Whether a process of the run was heard of lately, and may have a span of it open.
     """
 
     hi: int
     lo: int
     steps: Sequence[int] = (-1,)
     first_start_ns: int = 0
+    is_stored: bool = True
+    may_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rankscope_query_api.answers import Key
-from rankscope_query_api.places import SpanPlace
+from rankscope_query_api.places import RootCount, SpanPlace
 
 
 class Siblings(NamedTuple):
@@ -19,19 +19,29 @@ class Siblings(NamedTuple):
 
 
 def page_of(stored: Sequence[SpanPlace], extra: Iterable[SpanPlace], *, limit: int, after: Key | None) -> Siblings:
-    """The first `limit` siblings after a key.
+    """The first `limit` siblings after a key, or fewer where rows are copies of one another.
 
     Args:
-        stored: The stored siblings after the key, ordered, one more than `limit` where there are so many.
+        stored: Rows of the stored siblings after the key, ordered, at least one more than `limit` where there are so
+            many.
         extra: All other siblings, in any order; one that is among the stored is no other.
         limit: Most siblings of the page.
         after: (start, span id) of the last sibling of the page before.
     """
     known = {one.span_id for one in stored}
     others = [one for one in extra if one.span_id not in known and (after is None or _key(one) > after)]
-    found = sorted((*stored, *others), key=_key)
-    shown = found[:limit]
-    return Siblings(shown, _key(shown[-1]) if len(found) > limit else None)
+    found = sorted(dict.fromkeys((*stored, *others)), key=_key)
+    if len(stored) > limit:  # behind the last of these rows there may be stored siblings that were not read
+        last = _key(stored[-1])
+        found = [one for one in found if _key(one) <= last]
+        return Siblings(found[:limit], _key(found[limit - 1]) if len(found) > limit else last)
+    return Siblings(found[:limit], _key(found[limit - 1]) if len(found) > limit else None)
+
+
+def count_of(roots: Sequence[SpanPlace]) -> RootCount:
+    """How many roots these are, where they are all: rows that repeat a span count once."""
+    orphans = {one.span_id for one in roots if one.parent_span_id}
+    return RootCount(len({one.span_id for one in roots}), len(orphans))
 
 
 def cycle_cuts(span_ids: Sequence[int], parents: Sequence[int], *, starts: Sequence[int]) -> Mapping[int, SpanPlace]:

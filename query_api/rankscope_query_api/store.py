@@ -111,11 +111,11 @@ class TraceReader(Protocol):
 class TraceDetailReader(Protocol):
     """One trace: what it comes to, and pages of its tree; siblings are ordered by (start, span id)."""
 
-    async def place(self, key: RunKey, trace: tuple[int, int]) -> TracePlace | None:
-        """Where the trace lies, which every other method is given; None: the run has stored no span of it."""
+    async def place(self, key: RunKey, trace: tuple[int, int]) -> TracePlace:
+        """Where the trace lies, which every other method is given."""
         ...
 
-    async def running(self, key: RunKey, trace: tuple[int, int]) -> Sequence[RunningSpan]:
+    async def running(self, key: RunKey, place: TracePlace) -> Sequence[RunningSpan]:
         """The spans of the trace that a living process has open and that are not stored."""
         ...
 
@@ -138,13 +138,13 @@ class TraceDetailReader(Protocol):
     async def roots(
         self, key: RunKey, place: TracePlace, *, open_ids: Sequence[int], limit: int, after: Key | None
     ) -> Sequence[SpanPlace]:
-        """The stored roots after (start, span id); a span below one of `open_ids` is none."""
+        """The stored roots after (start, span id), with their copies; a span below one of `open_ids` is none."""
         ...
 
     async def children(
         self, key: RunKey, place: TracePlace, *, parent: int, limit: int, after: Key | None
     ) -> Sequence[SpanPlace]:
-        """The spans that name this parent, after (start, span id)."""
+        """The rows that name this parent, after (start, span id)."""
         ...
 
     async def family(self, key: RunKey, place: TracePlace, *, parent: int) -> Family:
@@ -187,7 +187,7 @@ class SpanExporter(Protocol):
     async def spans(
         self, key: RunKey, of: StepWindow | TracePlace, *, limit: int, after: Record | None
     ) -> Sequence[Record]:
-        """The spans behind the last one of the page before, each once."""
+        """The rows behind the last one of the page before; copies of a span follow it, and none is on two pages."""
         ...
 
     async def events(self, key: RunKey, spans: Sequence[Record]) -> Sequence[Record]:

@@ -35,6 +35,14 @@ def test_a_sibling_that_is_stored_meanwhile_is_shown_once() -> None:
     assert [one.start_ns for one in page.shown] == [1, 2]
 
 
+def test_copies_make_a_page_shorter_and_lose_no_sibling() -> None:
+    first = page_of(places(1, 1, 1), places(2, 5), limit=2, after=None)
+    second = page_of(places(3, 4), places(2, 5), limit=2, after=first.next)
+
+    assert [one.start_ns for one in (*first.shown, *second.shown)] == [1, 2, 3]
+    assert (first.next, second.next) == ((1, 1), (3, 3))
+
+
 def test_a_span_that_is_its_own_parent_is_cut_from_itself() -> None:
     assert cycle_cuts([7], [7], starts=[1]) == {7: SpanPlace(1, 7, 7)}
 

@@ -35,7 +35,6 @@ _BEHIND = f"""{_STEP} >= {{after_step:Int64}} AND (
 
 _ORDER = f"""
 ORDER BY ifNull(step, -1), rank, start, trace_hi, trace_lo, span_id, {FIRST_COPY}
-LIMIT 1 BY trace_hi, trace_lo, span_id
 LIMIT {{limit:UInt32}}"""
 
 OF_RUN = f"""

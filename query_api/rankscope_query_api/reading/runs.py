@@ -99,6 +99,9 @@ _IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
         )
     )"""
 
+# Most runs lack nothing, and to see that costs a sixth of asking what.
+ANY_GAP = "SELECT count() AS rows FROM gaps WHERE project = {project:String} AND run_id = {run:String}"
+
 # An interval that captures every k-th step holds a step's rows if k divides the step: such a row is no gap there.
 GAPS = f"""
 SELECT
@@ -215,7 +218,7 @@ ORDER BY rank, ifNull(step, -1), time, incarnation_hex, seq, idx
 LIMIT {limit:UInt32}"""
 
 STATEMENTS = (
-    *(RUN_IDS, RUN_COUNT, RUNS, PROCESSES, PROCESSES_WITH_CONFIG, LAUNCHES, GAPS),
+    *(RUN_IDS, RUN_COUNT, RUNS, PROCESSES, PROCESSES_WITH_CONFIG, LAUNCHES, GAPS, ANY_GAP),
     *(HEARD, EVENTS, OPEN_SPANS, LAST_STEP),
     *(METRIC_NAMES, METRIC_COUNT, METRIC_POINTS),
 )
@@ -262,6 +265,8 @@ class ClickHouseRuns:
 
     async def gaps(self, key: RunKey, *, sections: Sequence[str], step: int | None = None) -> Sequence[Record]:
         """See `RunReader`."""
+        if not (await self._clickhouse.select(ANY_GAP, {"project": key.project, "run": key.run})).columns[0][0]:
+            return ()
         table = await self._clickhouse.select(
             GAPS,
             {

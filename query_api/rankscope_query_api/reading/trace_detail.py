@@ -20,7 +20,7 @@ from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import Family, RootCount, SpanPlace, TracePlace
-from rankscope_query_api.reading.open_now import OpenNow
+from rankscope_query_api.reading.open_now import LOOKED_BACK_NS, OpenNow
 from rankscope_query_api.store import EVENTS_A_SPAN
 from rankscope_query_api.summaries import FIRST_COPY, SPAN_COLUMNS, SUMMARY
 from rankscope_query_api.values import Record, RunKey, Scope, Table, Value
@@ -30,8 +30,16 @@ MOST_INNER_EDGES = 400_000
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 
+# Whether anything may run is told along with it: to ask what runs costs twice as much as this.
 PLACE = f"""
-SELECT groupUniqArrayArray(steps) AS in_steps, min(first_start) AS first_start_ns, count() AS parts
+SELECT
+    groupUniqArrayArray(steps) AS in_steps,
+    min(first_start) AS first_start_ns,
+    count() AS parts,
+    (
+        SELECT count() FROM open_spans
+        WHERE {_OF_RUN} AND heartbeat >= toUnixTimestamp64Nano(now64(9)) - {LOOKED_BACK_NS}
+    ) AS beats
 FROM trace_index
 WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}"""
 
@@ -65,13 +73,14 @@ _PAGE = """AND (start, span_id) > ({start:Int64}, {span:UInt64})
 ORDER BY start, span_id
 LIMIT {limit:UInt32}"""
 
+# DISTINCT for speed, not for copies: ordered and cut without it, the condition is looked at in twice the time.
 ROOTS = f"""
 SELECT DISTINCT start, span_id, parent_span_id
 FROM spans
 WHERE {_OF_TRACE} AND (parent_span_id = 0 OR {_IS_ORPHAN}) {_PAGE}"""
 
 CHILDREN = f"""
-SELECT DISTINCT start, span_id, parent_span_id
+SELECT start, span_id, parent_span_id
 FROM spans
 WHERE {_OF_TRACE} AND parent_span_id = {{parent:UInt64}} {_PAGE}"""
 
@@ -98,12 +107,12 @@ WHERE {_OF_TRACE} AND span_id IN (SELECT parent_span_id FROM spans WHERE {_OF_TR
 ORDER BY start, span_id, parent_span_id
 LIMIT {MOST_INNER_EDGES + 1}"""
 
+_NOT_SHOWN = {"microbatch", "depth"}
 _SHOWN = (
-    *(field.name for field in SPAN_SECTION.fields if field.table and field.name not in {"trace_hi", "trace_lo"}),
+    *(field.name for field in SPAN_SECTION.fields if field.table and field.name not in _NOT_SHOWN),
     *(column.name for column in SPAN_SECTION.maps),
 )
-ROW = f"""trace_hi, trace_lo, rank, node, {", ".join(_SHOWN)},
-    lower(hex(launch_id)) AS launch, lower(hex(incarnation)) AS incarnation_hex"""
+ROW = f"""rank, {", ".join(_SHOWN)}, lower(hex(launch_id)) AS launch"""
 
 SPANS = f"""
 SELECT {ROW}
@@ -133,19 +142,24 @@ class ClickHouseTraceDetail:
     def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
 
-    async def place(self, key: RunKey, trace: tuple[int, int]) -> TracePlace | None:
+    async def place(self, key: RunKey, trace: tuple[int, int]) -> TracePlace:
         """See `TraceDetailReader`."""
         hi, lo = trace
         table = await self._clickhouse.select(PLACE, {"project": key.project, "run": key.run, "hi": hi, "lo": lo})
         (found,) = table.records()
-        if not found["parts"]:
-            return None
-        return TracePlace(hi, lo, sorted({*found["in_steps"], -1}), found["first_start_ns"])
+        return TracePlace(
+            hi=hi,
+            lo=lo,
+            steps=sorted({*found["in_steps"], -1}),
+            first_start_ns=found["first_start_ns"],
+            is_stored=bool(found["parts"]),
+            may_run=bool(found["beats"]),
+        )
 
-    async def running(self, key: RunKey, trace: tuple[int, int]) -> Sequence[RunningSpan]:
+    async def running(self, key: RunKey, place: TracePlace) -> Sequence[RunningSpan]:
         """See `TraceDetailReader`."""
         open_now = await OpenNow(self._clickhouse).of(Scope(key.project, key.run))
-        return open_now.get((key.run, *trace), ())
+        return open_now.get((key.run, place.hi, place.lo), ())
 
     async def totals(self, key: RunKey, place: TracePlace) -> Record:
         """See `TraceDetailReader`."""

@@ -1,7 +1,7 @@
 """Finished spans as JSON lines: of a run, or of one trace, streamed a page at a time."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -95,8 +95,16 @@ class Exported:
             happened: defaultdict[tuple[int, int, int], list[Record]] = defaultdict(list)
             for event in await self.store.export.events(self.key, page):
                 happened[_ids(event)].append(event)
-            yield b"".join(_line(self.key, span, events=happened[_ids(span)]) for span in page)
+            yield b"".join(_line(self.key, span, events=happened[_ids(span)]) for span in _each_once(page))
             page = await self.page(after=page[-1]) if len(page) == SPANS_A_PAGE else ()
+
+
+def _each_once(page: Sequence[Record]) -> Iterator[Record]:
+    before: Record | None = None
+    for span in page:
+        if before is None or (_ids(span), span["start"]) != (_ids(before), before["start"]):
+            yield span
+        before = span
 
 
 def _line(key: RunKey, span: Record, *, events: Sequence[Record]) -> bytes:

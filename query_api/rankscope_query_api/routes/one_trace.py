@@ -17,7 +17,7 @@ from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import Family, SpanPlace, TracePlace
 from rankscope_query_api.routes.asking import PREFIX, launches_of
 from rankscope_query_api.routes.records import running_span_json, span_event_json, span_json
-from rankscope_query_api.siblings import Siblings, cycle_cuts, page_of
+from rankscope_query_api.siblings import Siblings, count_of, cycle_cuts, page_of
 from rankscope_query_api.store import EVENTS_A_SPAN, TraceStore
 from rankscope_query_api.values import Record, RunKey
 
@@ -71,11 +71,14 @@ class OneTrace:
     async def roots(self, *, limit: int, after: Key | None) -> Level:
         """A page of the roots."""
         detail, open_ids = self.store.detail, list(self.running)
-        count, stored, _ = await asyncio.gather(
-            detail.root_count(self.key, self.place, open_ids=open_ids),
+        stored, _ = await asyncio.gather(
             detail.roots(self.key, self.place, open_ids=open_ids, limit=limit + 1, after=after),
             self._look_for_any_cycle(),
         )
+        if after is None and len(stored) <= limit:
+            count = count_of(stored)
+        else:
+            count = await detail.root_count(self.key, self.place, open_ids=open_ids)
         extra = [*self.cycles.cuts.values(), *self._open_below(0)]
         page = page_of(stored, extra, limit=limit, after=after)
         return Level(page, count.total + len(extra), is_of_roots=True, orphans=count.orphans)
@@ -175,12 +178,13 @@ async def trace_of(store: TraceStore, key: RunKey, *, trace: str) -> OneTrace:
         NotFoundError: The project has no such run, or the run no such trace.
     """
     hi, lo = int(trace[:16], 16), int(trace[16:], 16)
-    place, running = await asyncio.gather(store.detail.place(key, (hi, lo)), store.detail.running(key, (hi, lo)))
-    if place is None and not running:
+    place = await store.detail.place(key, (hi, lo))
+    running = await store.detail.running(key, place) if place.may_run else ()
+    if not place.is_stored and not running:
         await launches_of(store, key)
         lister = f"GET {PREFIX}/runs/{key.run}/traces"
         raise unknown("trace", trace.lower(), project=key.project, known=(), lister=lister)
-    return OneTrace(store, key, place or TracePlace(hi, lo), {span.span_id: span for span in running})
+    return OneTrace(store, key, place, {span.span_id: span for span in running})
 
 
 def _may_be_cut(family: Family | None, parent_start_ns: int) -> bool:

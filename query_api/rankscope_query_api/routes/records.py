@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from rankscope_proto.columns import TENSOR_STATS
-from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role, Severity, SpanKind, SpanStatus
+from rankscope_proto.names import (
+    SPAN_FLAGS,
+    TENSOR_FLAGS,
+    Capture,
+    Phase,
+    RedactionState,
+    Role,
+    Severity,
+    SpanKind,
+    SpanStatus,
+)
 from rankscope_query_api.answers import Json, moment
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.summaries import RUNNING, summary_json
@@ -102,6 +112,8 @@ def span_json(row: Record) -> dict[str, Json]:
         "attributes": {**row["attributes"], **row["numbers"]},
         "metrics": row["metrics"],
         "links": links,
+        "capture": Capture.of(row["capture"]),
+        "redaction_state": RedactionState.of(row["redaction_state"]),
         "flags": flag_names(row["flags"], SPAN_FLAGS),
     }
 
@@ -147,6 +159,8 @@ def running_span_json(span: RunningSpan) -> dict[str, Json]:
         "attributes": {},
         "metrics": {},
         "links": [],
+        "capture": "",
+        "redaction_state": "",
         "flags": [],
         "thread": span.thread,
         **moment("heartbeat", span.heartbeat_ns),
