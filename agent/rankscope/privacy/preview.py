@@ -181,7 +181,10 @@ class _Bounding:
         if kind is bool or value is None:
             self.room -= _INT_BYTES
             return value
-        return self._container(value, is_secret=is_secret)
+        flat = None
+        if kind is dict and not (is_secret or self._is_careful):
+            flat = self._flat(cast("dict[object, object]", value))
+        return self._container(value, is_secret=is_secret) if flat is None else flat
 
     def _container(self, value: object, *, is_secret: bool) -> object:
         around, own = self._around, id(value)
@@ -204,8 +207,7 @@ class _Bounding:
     def _opened(self, value: object, *, is_secret: bool) -> object:
         kind = type(value)
         if kind is dict:
-            flat = None if is_secret or self._is_careful else self._flat(cast("dict[object, object]", value))
-            return self._mapping(cast("dict[object, object]", value), is_secret=is_secret) if flat is None else flat
+            return self._mapping(cast("dict[object, object]", value), is_secret=is_secret)
         if kind is list or kind is tuple:
             items = cast("Sequence[object]", value)
             return self._sequence(items, len(items), is_secret=is_secret)
