@@ -42,7 +42,14 @@ def inherited() -> Mapping[str, object]:
 
 
 def replace(run: "Run", given: Mapping[str, object] = MappingProxyType({})) -> None:
-    """Make a run the current one, with the settings that were given for it."""
+    """Make a run the current one, with the settings that were given for it.
+
+    In a forked child that joined its parent's run, the parent's object records into the child's part from now on:
+    a dataset that was made before the fork holds that one.
+    """
+    before = _Slot.run
+    if before is not None and _Slot.pid != os.getpid() and (before.id, before.launch_id) == (run.id, run.launch_id):
+        before.record_as(run)
     _Slot.run = run
     _Slot.last = Last(run.id, run.place)
     _Slot.given = given

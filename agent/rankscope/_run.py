@@ -90,6 +90,10 @@ class Run:
                 raise
             say(str(fault))  # the program's own exception is the one to see
 
+    def record_as(self, worker: "Run") -> None:
+        """In a forked child: record where its own part of this run does, for code that holds the parent's object."""
+        self._info, self._recording, self._hand_over = worker._info, worker._recording, worker._hand_over
+
     @property
     def id(self) -> str:
         """The run's id, the same on all ranks."""

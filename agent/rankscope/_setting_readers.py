@@ -4,6 +4,7 @@ Promises: a wrong value is a `ConfigError` at once, with the setting's name, the
 never shown.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -75,9 +76,10 @@ def _launch(setting: Setting, given: object) -> bytes:
 def _whole(setting: Setting, given: object) -> int:
     try:
         number = int(cast("str", given))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1
-    if not 0 <= number <= _MAX_WHOLE:
+    is_cut = isinstance(given, float) and not given.is_integer()
+    if is_cut or not 0 <= number <= _MAX_WHOLE:
         raise ConfigError(f"{setting.variable} is {given!r}: it is a whole number from 0 to {_MAX_WHOLE}")
     return number
 
@@ -227,6 +229,8 @@ def _words(setting: Setting, given: object) -> tuple[str, ...]:
 def _patterns(setting: Setting, given: object) -> tuple[str, ...]:
     """Regular expressions from a sequence, or from text, one a line: a comma may be a part of one."""
     patterns = _texts(setting, given.split("\n") if isinstance(given, str) else given)
+    if not patterns and not isinstance(given, str) and given:
+        raise ConfigError(f"{setting.variable} is {given!r}: an empty pattern matches everything")
     for pattern in patterns:
         try:
             is_empty = re.compile(pattern).match("") is not None
@@ -255,8 +259,9 @@ def _url(setting: Setting, given: object) -> str:
 
 
 def _path(setting: Setting, given: object) -> Path:
-    del setting
-    return Path(str(given)).expanduser()
+    if not isinstance(given, str | os.PathLike):
+        raise ConfigError(f"{setting.variable} is {given!r}: it is a path, as text or a Path")
+    return Path(cast("str | os.PathLike[str]", given)).expanduser()
 
 
 _SECRET = re.compile(r"[@?#]|rsk_", re.IGNORECASE)

@@ -285,6 +285,14 @@ def test_a_running_server_is_found_and_one_that_is_gone_is_not(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("offline_dir", 5), ("max_spans_per_trace", 1.5), ("rank", 0.5), ("redact_patterns", [""])]
+)
+def test_an_argument_that_would_be_taken_for_another_value_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"RANKSCOPE_{name.upper()}"):
+        Settings.load({}, home="/h", **{name: value})
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"gateway": "a"}', '{"pid": "x"}', "\x80"])
 def test_a_discovery_file_that_is_none_is_no_server(tmp_path: Path, text: str) -> None:
     (tmp_path / "up.json").write_bytes(text.encode("latin-1"))

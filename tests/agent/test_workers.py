@@ -83,6 +83,31 @@ def test_a_worker_joins_the_run_of_its_carrier_and_claims_and_says_nothing(tmp_p
         assert_exact(batches_of(folder))
 
 
+def test_what_a_forked_worker_records_through_its_parents_run_is_its_own(tmp_path: Path) -> None:
+    main = """
+    context = multiprocessing.get_context("fork")
+    with start() as run, run.trace("batch") as batch:
+
+        def item(carrier):
+            rankscope.init(carrier=carrier)
+            with run.span("item"):
+                run.log_metric("through the closure", 1)
+            run.flush()
+
+        worker = context.Process(target=item, args=(batch.context(),))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+    """
+
+    ended = run_trainer(main, tmp_path)
+
+    assert ended.code == 0, ended.err
+    rows = spans_in(tmp_path)
+    assert parent_of(rows, "item") == "batch"
+    assert [row["name"] for row in rows_in(tmp_path / "spool", "scalars")] == ["through the closure"]
+
+
 def test_a_forked_worker_takes_over_what_its_parents_init_was_given(tmp_path: Path) -> None:
     main = f"""
     context = multiprocessing.get_context("fork")
