@@ -38,13 +38,11 @@ PLACES: dict[str, Callable[[Run, str], object]] = {
     "attribute": lambda run, text: run.start_span("s", attributes={"note": f"see {text}"}).finish(),
     "attribute's key": lambda run, text: run.start_span("s", attributes={f"of {text}": "x", text: 1}).finish(),
     "structured attribute": lambda run, text: run.start_span("s", attributes={"note": {"deep": [text]}}).finish(),
-    "metric of a span": lambda run, text: run.start_span("s", metrics={f"m {text}": 1}).finish(),
     "inputs": lambda run, text: run.start_span("s", capture="preview", inputs={"q": text}).finish(),
     "inputs by key": lambda run, text: run.start_span("s", capture="preview", inputs={"password": text}).finish(),
     "output, late attribute, event": finish,
     "metric of a span": lambda run, text: run.start_span("s", metrics={f"of {text}": 1}).finish(),
     "metric": lambda run, text: run.log_metrics({f"of {text}": 1, text: 2}),
-    "metric": lambda run, text: run.log_metric(f"m {text}", 1),
     "alert": lambda run, text: run.alert(f"title {text}", f"text {text}"),
 }
 
