@@ -65,7 +65,7 @@ def carrier_of(span: "Span") -> dict[str, object]:
         "launch_id": identity.launch_id.hex(),
         "trace_id": span.trace_id,
         "span_id": kept.span_id,
-        "thread_id": span.thread_id or span.trace_id,
+        "thread_id": span.thread_id,
         "rank": identity.rank if span.rank is None else span.rank,
         "process_rank": identity.rank,
         "world_size": identity.world_size,

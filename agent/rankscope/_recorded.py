@@ -38,7 +38,7 @@ class RecordedSpan:
         outputs: The same of the output.
         error_type: Class of the exception that ended it; "": none.
         error: What was captured of its message; "": nothing.
-        thread_id: Session or turn; "": its trace.
+        thread_id: Session or turn; by default its trace, by its id.
         rollout_id: Rollout or episode of the application; "": none.
         phase: Part of the training step; "": none.
         links: Linked spans, as (trace id, span id).
@@ -171,7 +171,7 @@ def _span(row: Row, told: _Told) -> RecordedSpan:
         outputs=_parsed(row["outputs"]),
         error_type=str(row["error_type"]),
         error=str(row["error_preview"]),
-        thread_id=str(row["thread_id"]),
+        thread_id=str(row["thread_id"]) or trace_id,
         rollout_id=str(row["rollout_id"]),
         phase=Phase.of(cast("int", row["phase"])),
         links=_links(row),

@@ -38,8 +38,9 @@ _CLEAN = RedactionState.NOTHING_TO_REDACT.code
 def span_size(span: "Span") -> int:
     """About as many bytes as the span adds to a batch, text said twice counted twice."""
     size = _SPAN_BYTES
-    if span.thread_id or span.rollout_id:
-        size += min(NAME, len(span.thread_id)) + min(NAME, len(span.rollout_id))
+    scope = span.scope
+    if scope.thread_id or scope.rollout_id:
+        size += min(NAME, len(scope.thread_id)) + min(NAME, len(scope.rollout_id))
     if span.details is not None:
         size += _details_size(span.details)
     if span.attributes:

@@ -116,8 +116,8 @@ class SpanRef:
 
     @property
     def thread_id(self) -> str:
-        """Session or turn; empty: the trace."""
-        return self.scope.thread_id
+        """Session or turn; by default the trace, by its id."""
+        return self.scope.thread_id or self.trace_id
 
     @property
     def rollout_id(self) -> str:

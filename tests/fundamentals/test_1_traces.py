@@ -54,6 +54,14 @@ def test_a_child_inherits_what_places_it(run: Run, recorded: Recorded) -> None:
     assert (act.step, act.rank, act.thread_id, act.rollout_id) == (7, 3, "session", "r-7")
 
 
+def test_a_thread_is_its_trace_unless_it_is_named(run: Run, recorded: Recorded) -> None:
+    """A thread groups spans, such as those of one session; by default it is the trace."""
+    with run.trace("turn") as turn:
+        assert turn.thread_id == turn.trace_id
+
+    assert recorded().one("turn").thread_id == turn.trace_id
+
+
 def test_a_span_holds_labels_numbers_events_and_links(run: Run, recorded: Recorded) -> None:
     """Attributes are for search, metrics for sums; both may be added while the span is open."""
     with run.trace("before") as before:
