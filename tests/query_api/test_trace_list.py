@@ -242,7 +242,7 @@ async def test_a_trace_is_summed_up_over_all_its_spans(
         assert (shown["name"], shown["cost_usd"]) == (spans[0]["name"], None)
 
 
-async def test_a_project_lists_all_its_runs_and_by_default_the_last_seven_days(
+async def test_a_project_lists_all_its_runs_and_by_default_the_last_seven_days_of_all(
     own: Store, api_of_own: httpx.AsyncClient
 ) -> None:
     now = time.time_ns()
@@ -254,11 +254,12 @@ async def test_a_project_lists_all_its_runs_and_by_default_the_last_seven_days(
     everything = await get(api_of_own, PROJECT, **{"from": "2000-01-01"})
     elsewhere = await get(api_of_own, PROJECT, project="elsewhere")
     of_run = await get(api_of_own, "/api/v1/runs/old/traces")
+    narrowed = await get(api_of_own, PROJECT, run="old")
 
     assert [trace["run_id"] for trace in recent["items"]] == ["new"]
     assert [trace["run_id"] for trace in everything["items"]] == ["new", "old"]
     assert (elsewhere["items"], elsewhere["total"]) == ([], 0)
-    assert (of_run["total"], of_run["from"]) == (1, None)
+    assert (of_run["total"], of_run["from"]) == (narrowed["total"], narrowed["from"]) == (1, None)
     assert 0 <= now - 7 * 86_400 * S - int(recent["from_ns"]) <= 60 * S
 
 

@@ -29,7 +29,7 @@ MOST_TERMS = 8
 MOST_ATTRIBUTES = 8
 
 RECENT_NS = 7 * 86_400 * 10**9
-"""How far back a project's list goes where no `from` is named."""
+"""How far back a project's list goes where neither `from` nor a run is named."""
 
 _MINUTE_NS = 60 * 10**9
 _MS = 10**6
@@ -124,7 +124,7 @@ async def list_traces(request: Request, run: Run, *, query: Annotated[TraceQuery
 
 @router.get("/traces")
 async def list_project_traces(request: Request, *, query: Annotated[ProjectTraceQuery, Query()]) -> Response:
-    """Lists the traces of a project, the latest first; those of the last 7 days before `to` where no `from` is named.
+    """Lists the traces of a project, the latest first; where neither `from` nor `run` is named, of the last 7 days.
 
     What is missing of a run's traces is stated with the run's own list.
     """
@@ -132,7 +132,7 @@ async def list_project_traces(request: Request, *, query: Annotated[ProjectTrace
 
 
 async def _listed(request: Request, query: TraceQuery, *, run: str | None) -> dict[str, Json]:
-    where = _filter_of(query, is_recent=isinstance(query, ProjectTraceQuery))
+    where = _filter_of(query, is_recent=run is None)
     listing = listing_of(request, query)
     after = listing.begin(TRACE_KEY)
     found = await store_of(request).traces.traces(Scope(query.project, run), where, limit=query.limit, after=after)
