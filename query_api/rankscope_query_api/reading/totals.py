@@ -1,28 +1,40 @@
 """How long a list of traces is, counted again only when the tables changed.
 
-To count a million traces takes half the time that a page of them may. Parts of a table never change: which parts
-there are, and how many rows of a project or run each has, tells whether a count still stands.
+To count a million traces takes half the time that a page of them may. Parts of a table never change: which there are,
+and how many rows of a project or run each has, tells whether a count still stands. So a part is looked into once.
 """
 
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
 # `tests/query_api/test_statements.py` parses every statement
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 
 from rankscope_query_api.clickhouse import Selecting
+from rankscope_query_api.reading.latest import Latest
 from rankscope_query_api.reading.open_now import scope_values, scoped
 from rankscope_query_api.values import Scope, Value
 
 KEPT = 256
 """Counts that are kept, the latest used."""
 
+MOST_LOOKS = 4
+"""Looks for new parts: beyond, the rows are counted anew."""
+
+
+PARTS = """
+SELECT table, groupArray(name) AS parts
+FROM system.parts
+WHERE active AND database = currentDatabase() AND table IN ('trace_index', 'spans')
+GROUP BY table"""
+"""The parts of the tables, whoever's rows they have: it takes a fifth of the time that looking into them does."""
+
 
 def parts(table: str, run: str | None) -> str:
-    """The parts that have rows of a scope, and how many."""
-    return f"SELECT _part AS part, count() AS rows FROM {table} WHERE {scoped(run)} GROUP BY part ORDER BY part"
+    """How many rows of a scope some parts have, those without any left out."""
+    where = f"{scoped(run)} AND _part IN {{parts:Array(String)}}"
+    return f"SELECT _part AS part, count() AS rows FROM {table} WHERE {where} GROUP BY part"
 
 
 OF_PROJECT = (parts("trace_index", None), parts("spans", None))
@@ -41,7 +53,8 @@ class Totals:
 
     def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
-        self._kept: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
+        self._kept = Latest[bytes, tuple[list[dict[str, int]], int]](KEPT)
+        self._looked_into = Latest[tuple[str, Scope], dict[str, int]](KEPT)
 
     async def of(self, scope: Scope, statement: str, *, values: Mapping[str, Value], is_filtered: bool) -> int:
         """The one number that a statement answers.
@@ -54,20 +67,32 @@ class Totals:
         """
         asked = orjson.dumps([statement, values], option=orjson.OPT_SORT_KEYS)
         # Looked at first: what comes between the two statements makes the next look differ.
-        seen = orjson.dumps([await self._parts(table, scope) for table in _tables(is_filtered=is_filtered)])
+        seen = await self._seen(scope, ("trace_index", "spans") if is_filtered else ("trace_index",))
         known = self._kept.get(asked)
-        if known is None or known[0] != seen:
-            known = seen, int((await self._clickhouse.select(statement, values)).columns[0][0])
-        self._kept[asked] = known
-        self._kept.move_to_end(asked)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return known[1]
+        if seen is not None and known is not None and known[0] == seen:
+            return known[1]
+        total = int((await self._clickhouse.select(statement, values)).columns[0][0])
+        if seen is not None:
+            self._kept.put(asked, (seen, total))
+        return total
 
-    async def _parts(self, table: str, scope: Scope) -> list[list[object]]:
-        found = await self._clickhouse.select(parts(table, scope.run), scope_values(scope))
-        return [list(column) for column in found.columns]
+    async def _seen(self, scope: Scope, tables: Sequence[str]) -> list[dict[str, int]] | None:
+        """Rows of a scope by part, of each table; None: parts came and went all the while."""
+        for _ in range(MOST_LOOKS):
+            present = dict(zip(*(await self._clickhouse.select(PARTS, {})).columns, strict=True))
+            known = [await self._known(table, scope, present=present.get(table, ())) for table in tables]
+            # A part that was merged away before it was looked into has no rows: only the next list tells.
+            if not any(new for _, new in known):
+                return [{part: rows for part, rows in parts.items() if rows} for parts, _ in known]
+        return None
 
-
-def _tables(*, is_filtered: bool) -> tuple[str, ...]:
-    return ("trace_index", "spans") if is_filtered else ("trace_index",)
+    async def _known(self, table: str, scope: Scope, *, present: Sequence[str]) -> tuple[dict[str, int], bool]:
+        """Rows of a scope by part, and whether parts were new."""
+        known = self._looked_into.get((table, scope)) or {}
+        new = [part for part in present if part not in known]
+        if new:
+            found = await self._clickhouse.select(parts(table, scope.run), {**scope_values(scope), "parts": new})
+            known = {**known, **dict.fromkeys(new, 0), **dict(zip(*found.columns, strict=True))}
+        known = {part: known[part] for part in present}
+        self._looked_into.put((table, scope), known)
+        return known, bool(new)
