@@ -11,6 +11,7 @@ from functools import lru_cache
 from rankscope.privacy.marks import Marks, Place
 from rankscope.privacy.names import Names
 from rankscope.privacy.preview import Preview, excerpt, preview
+from rankscope.privacy.shapes import PRIVATE_KEY
 from rankscope.privacy.values import REDACTED
 
 LEAST_PREVIEW, MOST_PREVIEW = 64, 32_768
@@ -76,7 +77,7 @@ class Redactor:
         if len(text) >= _SHORTEST:
             places = self._marks.places(text)
             if places:
-                kept = self._replaced(text, places)
+                kept = self._replaced(*self._without_private_keys(text, places))
         return self._by_user(kept) if self._has_more else kept
 
     def labelled(self, key: str, text: str) -> str:
@@ -97,6 +98,12 @@ class Redactor:
     def excerpt(self, text: str, *, max_bytes: int | None = None) -> Preview:
         """As `preview`, of a text that is read as it is: an error's message."""
         return excerpt(self, text, most=self._preview_bytes if max_bytes is None else max_bytes)
+
+    def _without_private_keys(self, text: str, places: list[Place]) -> tuple[str, list[Place]]:
+        """The text with private keys replaced, and its places: a name before one would take its first word alone."""
+        keys = [place for place in places if place[1] is PRIVATE_KEY]
+        kept = self._replaced(text, keys) if keys else text
+        return (text, places) if kept is text else (kept, self._marks.places(kept))
 
     def _replaced(self, text: str, places: list[Place]) -> str:
         pieces: list[str] = []

@@ -111,6 +111,8 @@ def _rounded(number: object) -> object:
 
 def _fields(value: object) -> Mapping[object, object] | None:
     """Names and values of an object that is nothing but its fields; None for other objects."""
+    if isinstance(value, types.SimpleNamespace) or _type_name(value) == "argparse.Namespace":
+        return cast("Mapping[object, object]", vars(value))  # not copied: it may have any number of them
     names = _field_names(value)
     return None if names is None else {name: getattr(value, name, None) for name in names}
 
@@ -120,8 +122,6 @@ def _field_names(value: object) -> Sequence[str] | None:
     if dataclasses.is_dataclass(kind):
         # A field that its author keeps out of `repr` is kept out here.
         return [field.name for field in dataclasses.fields(kind) if field.repr]
-    if isinstance(value, types.SimpleNamespace) or _type_name(value) == "argparse.Namespace":
-        return list(vars(value))
     for names in (getattr(kind, "_fields", None), getattr(kind, "model_fields", None)):
         if isinstance(names, (tuple, dict)):  # a named tuple; a pydantic model
             return list(cast("Sequence[str]", names))

@@ -5,10 +5,11 @@ import dataclasses
 import enum
 import json
 import math
+import time
 import tracemalloc
 from array import array
 from collections import ChainMap, OrderedDict, UserDict, UserList, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType, SimpleNamespace
@@ -217,6 +218,53 @@ def test_a_large_tensor_or_list_costs_no_memory() -> None:
         tracemalloc.stop()
 
     assert peak < 100_000
+
+
+def spent(redactor: Redactor, value: object) -> float:
+    """Processor time of one preview: others may be busy."""
+    seconds: list[float] = []
+    for _ in range(5):
+        started = time.thread_time()
+        redactor.preview(value)
+        seconds.append(time.thread_time() - started)
+    return min(seconds)
+
+
+def of_texts(size: int) -> dict[str, str]:
+    return {f"key {number}": "text" for number in range(size)}
+
+
+LARGE: dict[str, Callable[[int], object]] = {
+    "dict": of_texts,
+    "dict of numbers": lambda size: {f"n{number}": number for number in range(size)},
+    "dict of dicts": lambda size: {"inner": {"innermost": of_texts(size)}},
+    "list of dicts": lambda size: [of_texts(size)] * 3,
+    "ordered dict": lambda size: OrderedDict(of_texts(size)),
+    "proxy": lambda size: MappingProxyType(of_texts(size)),
+    "user's mapping": lambda size: UserDict(of_texts(size)),
+    "keys": lambda size: of_texts(size).keys(),
+    "items": lambda size: of_texts(size).items(),
+    "values": lambda size: of_texts(size).values(),
+    "set": lambda size: set(of_texts(size)),
+    "deque": lambda size: deque(of_texts(size)),
+    "fields": lambda size: SimpleNamespace(**of_texts(size)),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_the_time_ends_where_the_room_does(kind: str) -> None:
+    redactor = Redactor()
+    filled, huge = LARGE[kind](2_000), LARGE[kind](200_000)
+
+    seconds = [spent(redactor, filled), spent(redactor, huge)]
+
+    assert seconds[1] < 10 * seconds[0] + 0.002  # a hundred times the entries
+
+
+def test_a_mapping_of_a_million_entries_costs_as_much_as_one_that_fills_the_room() -> None:
+    redactor, full = Redactor(), of_texts(300)
+
+    assert spent(redactor, of_texts(1_000_000)) < 10 * spent(redactor, full) + 0.002
 
 
 def test_a_long_list_of_numbers_is_shown_by_its_head() -> None:

@@ -50,6 +50,26 @@ def test_a_private_key_is_replaced_with_its_frame(label: str, newline: str) -> N
     assert Redactor().text(f"x {PEM.format(label, newline)} y") == "x [REDACTED] y"
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "private_key=",
+        'PRIVATE_KEY="',
+        "token=",
+        "token: ",
+        "Authorization: ",
+        "--api-key=",
+        "--api-key ",
+        "password = ",
+    ],
+)
+def test_a_private_key_is_replaced_whole_behind_a_name_of_a_secret_too(before: str) -> None:
+    key = PEM.format("RSA PRIVATE" + " KEY", "\n")
+
+    assert Redactor().text(f"{before}{key} next") == f"{before}[REDACTED] next"
+    assert Redactor().text(f"{before}{key[:60]}") == f"{before}[REDACTED]"
+
+
 def test_a_long_secret_is_replaced_to_its_end() -> None:
     assert Redactor().text(f"password={'a1b2' * 2_000} next") == "password=[REDACTED] next"
     assert Redactor().text(f"authorization: Bearer {'a1b2' * 2_000}, next") == "authorization: [REDACTED], next"
