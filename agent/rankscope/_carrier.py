@@ -4,11 +4,11 @@ A carrier belongs to a run: spans of another run would hang on parents that no r
 refused there. A bare W3C `traceparent` names no run and is taken anywhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from rankscope._checked import MAX_INT64, MAX_RANK, hex_id, whole_number
 from rankscope._span_ref import TRACE_LEFT_OUT, RemoteParent, Scope
@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from rankscope._span import Span
     from rankscope._span_ref import SpanRef
 
-Given = Mapping[str, object] | str
+
+class Headers(Protocol):
+    """Headers as servers have them: `email.message.Message` and others are no mappings."""
+
+    def items(self) -> Iterable[tuple[str, object]]:
+        """Names and values."""
+        ...
+
+
+Given = Mapping[str, object] | Headers | str
 """What is taken for a carrier: what `span.context()` returned, headers with a `traceparent`, or that alone."""
 
 TRACEPARENT = "traceparent"
@@ -82,31 +91,38 @@ def read_carrier(given: Given) -> Carrier:
     """Read a carrier.
 
     Raises:
-        TypeError: it is neither a dict nor a text.
+        TypeError: it is neither a dict, nor headers, nor a text.
         ValueError: an id in it is missing or is none.
     """
     if isinstance(given, str):
         return Carrier(_elsewhere(given))
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # what untyped code may do
-        raise TypeError(
-            f"a carrier is the dict that span.context() returns, or a W3C traceparent, not a {type(given).__qualname__}"
-        )
-    if "run_id" in given:
-        return _of_run(given)
-    header = next((value for key, value in given.items() if str(key).lower() == TRACEPARENT), None)
+    held = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else _items_of(given)
+    if "run_id" in held:
+        return _of_run(held)
+    header = next((value for key, value in held.items() if str(key).lower() == TRACEPARENT), None)
     if isinstance(header, str):
         return Carrier(_elsewhere(header))
     raise ValueError(
-        f"no carrier: it has neither a run_id nor a traceparent, but {', '.join(map(repr, given)) or 'nothing'}; "
+        f"no carrier: it has neither a run_id nor a traceparent, but {', '.join(map(repr, held)) or 'nothing'}; "
         "pass on what span.context() returned"
     )
+
+
+def _items_of(given: Headers) -> Mapping[str, object]:
+    """What headers that are no mapping hold; of a name that comes again, what it says last."""
+    items = getattr(given, "items", None)
+    if not callable(items) or isinstance(given, type):
+        raise TypeError(
+            f"a carrier is the dict that span.context() returns, or a W3C traceparent, not a {type(given).__qualname__}"
+        )
+    return dict(cast("Iterable[tuple[str, object]]", items()))
 
 
 def parent_for(recording: "Recording", given: Given) -> RemoteParent:
     """The span of a carrier, as a parent of spans that this process records.
 
     Raises:
-        TypeError: the carrier is neither a dict nor a text.
+        TypeError: the carrier is neither a dict, nor headers, nor a text.
         ValueError: an id in it is none, or it belongs to another run.
     """
     carrier = read_carrier(given)

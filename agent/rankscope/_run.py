@@ -257,10 +257,10 @@ class Run:
         """Put what begins here from now on under a span of another process: a context manager, or until `detach()`.
 
         Args:
-            carrier: What that span's `context()` returned; or a W3C `traceparent`, alone or in a mapping.
+            carrier: What that span's `context()` returned; or a W3C `traceparent`, alone or in headers.
 
         Raises:
-            TypeError: the carrier is neither a dict nor a text.
+            TypeError: the carrier is neither a dict, nor headers, nor a text.
             ValueError: an id in it is none, or it belongs to another run.
         """
         return Attached(self._recording, parent_for(self._recording, carrier))

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from email import message_from_string
 from functools import partialmethod
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import rankscope
 from rankscope import Run
+from rankscope._carrier import Given
 from rankscope._identity import Identity
 from rankscope._traceparent import read_traceparent
 from rankscope._tracing_options import TracingOptions
@@ -188,6 +190,8 @@ def test_where_nothing_is_recorded_any_carrier_is_taken() -> None:
         (None, TypeError, "NoneType"),
         ([("run_id", "r")], TypeError, "list"),
         ({}, ValueError, "nothing"),
+        (message_from_string("Host: a\n\n"), ValueError, "'Host'"),
+        (dict, TypeError, "not a type"),
         ({"trace_id": "1"}, ValueError, "'trace_id'"),
         ({"run_id": "r", "trace_id": "1", "span_id": "b" * 16}, ValueError, "32 hex digits"),
         ({"run_id": "r", "trace_id": "a" * 32}, ValueError, "16 hex digits"),
@@ -208,8 +212,24 @@ def test_what_is_no_carrier_is_said_at_once(carrier: object, error: type[Excepti
         run.attach_trace_context(carrier)  # pyright: ignore[reportArgumentType]  # what untyped code may do
 
 
-@pytest.mark.parametrize("carrier", [FAR, {"traceparent": FAR}, {"Traceparent": FAR, "Host": "a"}])
-def test_a_traceparent_of_another_system_is_a_parent(carrier: str | dict[str, object]) -> None:
+class Pairs:
+    """Headers as servers keep them that are no mapping."""
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        yield from (("Accept", "a"), ("Accept", "b"), ("Traceparent", FAR))
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        FAR,
+        {"traceparent": FAR},
+        {"Traceparent": FAR, "Host": "a"},
+        message_from_string(f"Host: a\nTraceparent: {FAR}\n\n"),
+        Pairs(),
+    ],
+)
+def test_a_traceparent_of_another_system_is_a_parent(carrier: Given) -> None:
     exporter = MemoryExporter()
 
     with Run(exporter) as run, run.attach_trace_context(carrier), run.span("here") as span:
