@@ -214,10 +214,13 @@ def test_heartbeats_come_by_themselves_while_a_span_is_open(monkeypatch: pytest.
     monkeypatch.setattr("rankscope._pump.SEAL_S", 0.02)
     exporter = MemoryExporter()
 
-    with Run(exporter) as run, run.span("hangs"):
-        wait_until(lambda: len(exporter.rows("open_spans")) >= 2, what="beat twice")
+    def beats() -> list[str]:
+        return [str(row["stack_name"]) for row in exporter.rows("open_spans")]
 
-    assert {str(row["stack_name"]) for row in exporter.rows("open_spans")} == {"['hangs']"}
+    with Run(exporter) as run, run.span("hangs"):
+        wait_until(lambda: beats().count("['hangs']") >= 2, what="beat twice")
+
+    assert set(beats()) <= {"[]", "['hangs']"}  # the first beat may come before the span opens
 
 
 def test_heartbeats_come_while_nothing_is_open_too(monkeypatch: pytest.MonkeyPatch) -> None:
