@@ -263,6 +263,22 @@ async def test_a_project_lists_all_its_runs_and_by_default_the_last_seven_days_o
     assert 0 <= now - 7 * 86_400 * S - int(recent["from_ns"]) <= 60 * S
 
 
+async def test_pages_that_are_far_denser_or_thinner_than_the_last_one_lack_nothing(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    starts = [START + n * gap for gap in (1, S, 3_600 * S, 1_000) for n in range(1, 40)]
+    spans: list[Row] = [{"trace_lo": n + 1, "span_id": n + 1, "start": start} for n, start in enumerate(starts)]
+    arrives(own, Writer("uneven", 0).seal(spans=spans[:100]))
+    first = await walked(api_of_own, "/api/v1/runs/uneven/traces", limit=3)
+    arrives(own, Writer("uneven", 1).seal(spans=spans[100:]))
+
+    again = [await walked(api_of_own, "/api/v1/runs/uneven/traces", limit=limit) for limit in (3, 50, 7)]
+
+    assert [int(trace["start_ns"]) for trace in first] == sorted(starts[:100], reverse=True)
+    for traces in again:
+        assert [int(trace["start_ns"]) for trace in traces] == sorted(starts, reverse=True)
+
+
 async def test_a_total_is_right_again_when_something_arrives_or_is_deleted(
     own: Store, api_of_own: httpx.AsyncClient
 ) -> None:
