@@ -1,10 +1,16 @@
 """Batches that may be in the store already: found there, completed there, or inserted, and never doubled."""
 
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from rankscope_ingest import moving
 from rankscope_ingest.broker_keys import state_key
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.clickhouse import Store as Sink
 from rankscope_ingest.entries import Entry, Group, Place, take
-from rankscope_ingest.presence import Found, look
+from rankscope_ingest.presence import Found, Tables, look
 from rankscope_ingest.repair import complete
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.identity import shard_of
@@ -132,6 +138,43 @@ async def test_a_half_failed_insert_whose_manifest_was_lost_is_completed(
     assert counts(clickhouse_front) == exactly(7)
     assert not doubled(clickhouse_front)
     assert number(clickhouse_front, "SELECT count() FROM trace_index") > 0
+
+
+async def test_an_insert_that_begins_while_its_batches_are_looked_for_is_waited_for(
+    buffer: Buffer,
+    broker: Broker,
+    leased: Leased,
+    sink: Sink,
+    clickhouse_front: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A request of a writer that was killed waits in the socket of a frozen store: no list of inserts has it yet.
+    await send(buffer, Sender(), count=3)
+    group = take(await leased.read(), rows=10**6, size=10**9)
+    await sink.write(group.body(), token=group.token)
+    clickhouse_front.client.command("TRUNCATE TABLE spans")
+    await leased.hold(lifetime_ms=1)
+    begun: list[asyncio.Task[None]] = []
+
+    async def late() -> None:
+        await asyncio.sleep(0.2)
+        await sink.write(group.body(), token=group.token)
+
+    async def looking(tables: Tables, entries: Sequence[Entry]) -> list[Found]:
+        found = await look(tables, entries)
+        if Found.SOME in found and not begun:
+            begun.append(asyncio.create_task(late()))
+        return found
+
+    monkeypatch.setattr(moving, "look", looking)
+
+    async with running(broker, clickhouse_front) as serving:
+        await eventually(lambda: is_drained(broker), watched=serving)
+    await asyncio.gather(*begun)
+
+    assert len(begun) == 1
+    assert counts(clickhouse_front) == exactly(3)
+    assert not doubled(clickhouse_front)
 
 
 async def test_one_batch_twice_in_a_stream_is_inserted_once(
