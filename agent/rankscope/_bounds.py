@@ -67,6 +67,9 @@ LINKS = 256
 TAGS = 256
 """Most links of a span, and tags of a run."""
 
+NUMBER_BYTES = 8
+"""What a number counts in those bounds."""
+
 PART_ROWS = 2_000
 PART_TEXT = 1024 * 1024
 """Most rows of a part of a block, and characters of all its text, each written out wherever it is said."""
@@ -85,6 +88,19 @@ def cut(text: str, max_bytes: int) -> str:
     if len(encoded) <= max_bytes and len(text) <= max_bytes:
         return text
     return encoded[:max_bytes].decode("utf-8", "ignore")
+
+
+def bytes_of(value: str | float) -> int:
+    """What a label's key or value counts in its bound."""
+    return len(value.encode("utf-8", "replace")) if isinstance(value, str) else NUMBER_BYTES
+
+
+def path_under(path: str, name: str) -> str:
+    """The path of a span of this name below a path; "": it is a root. A name's own "/" and "%" are escaped."""
+    if "%" in name or "/" in name:
+        name = name.replace("%", "%25").replace("/", "%2F")
+    own = cut(name, NAME)
+    return cut(f"{path}/{own}", PATH) if path else own
 
 
 def bounded(block: Block) -> Block:

@@ -2,14 +2,17 @@
 
 from typing import TYPE_CHECKING
 
+from rankscope._dropped import Dropped
+from rankscope_proto.names import SPAN_FLAGS
+
 if TYPE_CHECKING:
     from rankscope._links import Link
+    from rankscope.privacy import Preview
+
+_TRUNCATED = SPAN_FLAGS["truncated"]
 
 UNSET = object()
 """No output yet: None is an output."""
-
-_MOST_NAMED = 16
-"""Names of dropped things that a span carries."""
 
 
 class Details:
@@ -25,7 +28,7 @@ class Details:
         is_captured: Whether inputs, output and the exception's message are kept.
         is_masked: Whether anything was masked in the thread of the program.
         flags: Bits of `spans.flags` that are this span's own.
-        dropped: What was cut or left out, by name.
+        dropped: What was cut or left out, None where nothing was.
         text_bytes: Memory of its long text, which the ring has a budget for.
     """
 
@@ -49,9 +52,20 @@ class Details:
         self.output: object = UNSET
         self.is_captured = self.is_masked = False
         self.flags = self.text_bytes = 0
-        self.dropped: list[str] = []
+        self.dropped: Dropped | None = None
 
-    def drop(self, name: str) -> None:
-        """Note that something was cut or left out."""
-        if name not in self.dropped and len(self.dropped) < _MOST_NAMED:
-            self.dropped.append(name)
+    def drop(self, name: str, more: int = 0) -> None:
+        """Note that something was cut or left out, and so many more of its field."""
+        self.flags |= _TRUNCATED
+        dropped = self.dropped
+        if dropped is None:
+            dropped = self.dropped = Dropped()
+        dropped.add(name)
+        dropped.add_more(name.partition(".")[0], more)
+
+    def kept(self, preview: "Preview", name: str) -> str:
+        """The text of a preview; what it left out is meant to be, and no fault, but it is said."""
+        self.is_masked |= preview.is_redacted
+        if preview.is_truncated:
+            self.drop(name)
+        return preview.text

@@ -13,11 +13,12 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
-from rankscope._bounds import ATTRIBUTES, METRICS, NAME
+from rankscope._bounds import ATTRIBUTES, METRICS, NAME, NUMBER_BYTES, bytes_of
+from rankscope._dropped import MOST_OF_FIELD
 
 Label = str | int | float
 """Text or a number; numbers land in the numeric map."""
@@ -32,11 +33,6 @@ _FEW = 8
 """Entries of a map that the budget of rows covers."""
 
 _PLAIN = frozenset((str, int, float))
-_NUMBER_BYTES = 8
-_MOST_NAMED = 16
-"""Entries that are named where more were left out."""
-
-NoteFault = Callable[[str], None]
 
 
 class Labelled(Protocol):
@@ -46,12 +42,12 @@ class Labelled(Protocol):
         """Count memory of long text."""
         ...
 
-    def note_dropped(self, name: str, why: str, /) -> None:
-        """Count something that could not be kept, and name it on the span."""
+    def note_dropped(self, name: str, why: str, /, more: int = 0) -> None:
+        """Count something that could not be kept, and name it on the span; with so many more of its field."""
         ...
 
-    def preview(self, value: object, /) -> str:
-        """Bounded JSON of a value that is neither text nor a number."""
+    def preview(self, value: object, name: str, /) -> str:
+        """Bounded JSON of a value that is neither text nor a number, for the label of this name."""
         ...
 
 
@@ -67,10 +63,10 @@ def text_of(value: object, most: int = ATTRIBUTES + MARGIN) -> str:
 
 def name_of(value: object, owner: Labelled, *, field: str) -> str:
     """The text of a name or an id, a little above its bound at most; `field` says what was cut."""
-    text = text_of(value if type(value) is str else _plain(value, owner), NAME + MARGIN)
+    text = text_of(value if type(value) is str else _plain(value, owner, field), NAME + MARGIN)
     if len(text) > SHORT:
         owner.hold(sys.getsizeof(text))
-        if _bytes_of(text) > NAME:
+        if bytes_of(text) > NAME:
             owner.note_dropped(field, f"more than {NAME} bytes")
     return text
 
@@ -99,27 +95,32 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     room, size = ATTRIBUTES, 0
     entries = iter(given.items())
     for key, value in entries:
-        name, label = text_of(_plain(key, owner), NAME + MARGIN), _plain(value, owner)
+        name = text_of(_plain(key, owner, "attributes"), NAME + MARGIN)
+        label = _plain(value, owner, f"attributes.{name[:SHORT]}")
         if isinstance(label, str):
             label = label[: max(1, room - len(name)) + MARGIN]
             size += sys.getsizeof(label)
         size += sys.getsizeof(name)
         kept[name] = label
-        room -= _bytes_of(name) + _bytes_of(label)
-        if room < 0 or _bytes_of(name) > NAME:
+        room -= bytes_of(name) + bytes_of(label)
+        if room < 0 or bytes_of(name) > NAME:
             owner.note_dropped(
                 f"attributes.{name[:SHORT]}", f"attributes take more than {ATTRIBUTES} bytes, or a key {NAME}"
             )
         if room < 0:
             break
-    for key, _ in islice(entries, _MOST_NAMED):
-        owner.note_dropped(f"attributes.{text_of(key, SHORT)}", f"attributes take more than {ATTRIBUTES} bytes")
+    lost = [key for key, _ in entries]
+    _note_lost(owner, "attributes", names=[text_of(key, SHORT) for key in lost[:MOST_OF_FIELD]], count=len(lost))
     owner.hold(size)
     return kept
 
 
-def _bytes_of(value: Label) -> int:
-    return len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
+def _note_lost(owner: Labelled, field: str, *, names: Sequence[str], count: int) -> None:
+    """Name the first of so many that had to be left out."""
+    more = count - len(names)
+    for name in names:
+        owner.note_dropped(f"{field}.{name}", f"{field} take more bytes than a span may have", more)
+        more = 0
 
 
 def named(name: "str | Mapping[str, float]", value: object) -> Mapping[str, float]:
@@ -155,10 +156,15 @@ def _converted(given: Mapping[str, float], note_left_out: Callable[[str, str], N
         is_short = type(name) is str and len(name) <= SHORT
         key = name if is_short else text_of(name, NAME + 1)
         try:
-            kept[key] = float(value)
+            kept[key] = float(_apart(value))
         except Exception as error:  # noqa: BLE001  # a foreign type's __float__ may raise anything
             note_left_out(key, f"the metric {key!r} has no number: {text_of(error, NAME)}")
     return kept
+
+
+def _apart(value: Any) -> Any:
+    """A tensor without its gradients: torch warns of a number that is taken from one with them."""
+    return value.detach() if getattr(value, "requires_grad", False) is True else value
 
 
 def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
@@ -166,10 +172,10 @@ def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
     kept, _ = numbers(given, lambda name, why: owner.note_dropped(f"metrics.{name}" if name else "metrics", why))
     room = METRICS
     for count, name in enumerate(kept):
-        room -= _bytes_of(name) + _NUMBER_BYTES
+        room -= bytes_of(name) + NUMBER_BYTES
         if room < 0:
-            for left_out in islice(kept, count, count + _MOST_NAMED):
-                owner.note_dropped(f"metrics.{left_out[:SHORT]}", f"metrics take more than {METRICS} bytes")
+            names = [left_out[:SHORT] for left_out in islice(kept, count, count + MOST_OF_FIELD)]
+            _note_lost(owner, "metrics", names=names, count=len(kept) - count)
             kept = dict(islice(kept.items(), count))
             break
     if len(kept) > _FEW or METRICS - room > _FEW * SHORT:
@@ -177,23 +183,23 @@ def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
     return kept
 
 
-def _plain(value: object, owner: Labelled) -> Label:
+def _plain(value: object, owner: Labelled, name: str, /) -> Label:
     if type(value) in _PLAIN:
         return value  # pyright: ignore[reportReturnType]  # a member of _PLAIN
     try:
-        return _plain_of(value, owner)
+        return _plain_of(value, owner, name)
     except Exception:  # noqa: BLE001  # a foreign type may raise anything, also when asked what it is
         return text_of(value)
 
 
-def _plain_of(value: object, owner: Labelled) -> Label:
+def _plain_of(value: object, owner: Labelled, name: str, /) -> Label:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | os.PathLike):
         return text_of(value)  # pyright: ignore[reportUnknownArgumentType]  # a path of text or of bytes
     if isinstance(value, int | float):
         return float(value) if isinstance(value, float) else int(value)
-    return _unquoted(owner.preview(value))
+    return _unquoted(owner.preview(value, name))
 
 
 def _unquoted(preview: str) -> str:

@@ -22,6 +22,7 @@ from rankscope._masks import Masks
 from rankscope._ring import Ring
 from rankscope._sampling import LeftOut, Sampling
 from rankscope._tracing_options import TracingOptions
+from rankscope.privacy import Preview
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -40,6 +41,7 @@ LABEL_BYTES = 1_024
 FORKED = "rows of a forked child, which is not the rank"
 """The fault that counts what a child recorded without a run of its own."""
 
+_NO_PREVIEW = Preview("", is_redacted=False, is_truncated=False)
 _living: "weakref.WeakSet[Recording]" = weakref.WeakSet()
 
 
@@ -112,22 +114,17 @@ class Recording:
         if self.is_forked:
             self.faults[FORKED] += rows
 
-    def labelled(self, value: object) -> tuple[str, bool]:
-        """A label that is neither text nor a number as short JSON, and whether anything in it was masked."""
-        kept = self.tracing.redactor.preview(value, max_bytes=LABEL_BYTES)
-        return kept.text, kept.is_redacted
+    def labelled(self, value: object) -> Preview:
+        """A label that is neither text nor a number as short JSON."""
+        return self.tracing.redactor.preview(value, max_bytes=LABEL_BYTES)
 
-    def payload(self, value: object) -> tuple[str, bool]:
-        """Bounded JSON of what goes in or comes out, and whether anything in it was masked; empty if not armed."""
-        if not self.armed:
-            return "", False
-        kept = self.tracing.redactor.preview(value)
-        return kept.text, kept.is_redacted
+    def payload(self, value: object) -> Preview:
+        """Bounded JSON of what goes in or comes out; empty if not armed."""
+        return self.tracing.redactor.preview(value) if self.armed else _NO_PREVIEW
 
-    def message(self, error: BaseException) -> tuple[str, bool]:
-        """What an exception says, bounded, and whether anything in it was masked."""
-        kept = self.tracing.redactor.excerpt(text_of(error))
-        return kept.text, kept.is_redacted
+    def message(self, error: BaseException) -> Preview:
+        """What an exception says, bounded."""
+        return self.tracing.redactor.excerpt(text_of(error))
 
     def current_step(self) -> "Step | None":
         """The open step of this thread or task; without one, the last the process opened and did not end.

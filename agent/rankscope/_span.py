@@ -286,19 +286,16 @@ class Span(SpanRef):
         details = self.rare()
         details.text_bytes = min(details.text_bytes + text_bytes, _MOST_TEXT)
 
-    def note_dropped(self, name: str, why: str, /) -> None:
-        """Count something that could not be kept, and name it on the span."""
-        details = self.rare()
-        details.flags |= _TRUNCATED
-        details.drop(name)
-        self._recording.note_fault(f"{name.partition('.')[0]} of a span: {why} ({name})")
+    def note_dropped(self, name: str, why: str, /, more: int = 0) -> None:
+        """Count something that could not be kept, and name it on the span; with so many more of its field."""
+        self.rare().drop(name, more)
+        said = self._recording.tracing.redactor.text(name)  # for the program's log; the row's own is masked when sealed
+        self._recording.note_fault(f"{name.partition('.')[0]} of a span: {why} ({said})")
 
-    def preview(self, value: object, /) -> str:
-        """Bounded JSON of a value that is neither text nor a number, for a label."""
-        made, is_masked = self._recording.labelled(value)
-        if is_masked:
-            self.rare().is_masked = True
-        return made
+    def preview(self, value: object, name: str, /) -> str:
+        """Bounded JSON of a value that is neither text nor a number, for the label of this name."""
+        made = self._recording.labelled(value)
+        return self.rare().kept(made, name) if made.is_redacted or made.is_truncated else made.text
 
     def rare(self) -> Details:
         """What few spans have, to be changed."""
@@ -316,7 +313,7 @@ class Span(SpanRef):
         """Keep a preview of what goes in, where payloads are captured."""
         details = self.details
         if details is not None and details.is_captured and not self.is_left_out:
-            details.inputs = self._captured(details, inputs)
+            details.inputs = self._captured(details, inputs, "inputs")
 
     def interrupt(self) -> None:
         """End it because the run ends while it is open."""
@@ -351,8 +348,7 @@ class Span(SpanRef):
         details = self.rare()
         details.error_type = error_class.__qualname__[: NAME + 1]
         if details.is_captured and error is not None:
-            details.error_preview, is_masked = self._recording.message(error)
-            details.is_masked |= is_masked
+            details.error_preview = details.kept(self._recording.message(error), "error_preview")
 
     def _end(self, status: int, mono_ns: int) -> None:
         if self._recording.open_spans.pop(self, None) is not None:
@@ -365,16 +361,15 @@ class Span(SpanRef):
         if status == INTERRUPTED:
             self.rare().flags |= _INTERRUPTED
 
-    def _captured(self, details: Details, value: object) -> str:
-        preview, is_masked = self._recording.payload(value)
-        details.is_masked |= is_masked
+    def _captured(self, details: Details, value: object, name: str, /) -> str:
+        preview = details.kept(self._recording.payload(value), name)
         self.hold(len(preview))
         return preview
 
     def _give(self) -> None:
         details = self.details
         if details is not None and details.output is not UNSET:
-            details.outputs = self._captured(details, details.output)
+            details.outputs = self._captured(details, details.output, "outputs")
             details.output = UNSET
         self._recording.append(self)
 

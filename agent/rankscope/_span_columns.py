@@ -9,8 +9,9 @@ from operator import ne
 from typing import TYPE_CHECKING
 
 from rankscope._block import Block, Column
-from rankscope._bounds import ATTRIBUTES, METRICS, NAME, PATH, bounded, cut
-from rankscope._labels import Label, number_of
+from rankscope._bounds import ATTRIBUTES, METRICS, NAME, NUMBER_BYTES, bounded, bytes_of, cut, path_under
+from rankscope._dropped import Dropped
+from rankscope._labels import SHORT, Label, number_of
 from rankscope._span_ref import LOWER, SpanRef
 from rankscope_proto.columns import SPANS
 from rankscope_proto.names import SPAN_FLAGS, Capture, RedactionState
@@ -25,11 +26,9 @@ MAX_DEPTH = 65_535
 DROPPED = "rankscope.dropped"
 """The attribute that names what was cut or left out."""
 
-_MOST_NAMED = 16
 _TRUNCATED = SPAN_FLAGS["truncated"]
 _STEP_PRESENT = 1 << (SPANS.field("step").optional or 0)
 _RANK_PRESENT = 1 << (SPANS.field("stated_rank").optional or 0)
-_NUMBER_BYTES = 8
 _SPAN_BYTES = 100
 _MASKED = RedactionState.REDACTED.code
 _CLEAN = RedactionState.NOTHING_TO_REDACT.code
@@ -46,17 +45,18 @@ def span_size(span: "Span") -> int:
     if span.attributes:
         size += min(ATTRIBUTES, sum(map(_label_size, span.attributes, span.attributes.values())))
     if span.metrics:
-        size += min(METRICS, sum(map(len, span.metrics)) + 2 * _NUMBER_BYTES * len(span.metrics))
+        size += min(METRICS, sum(map(len, span.metrics)) + 2 * NUMBER_BYTES * len(span.metrics))
     return size
 
 
 def _details_size(details: "Details") -> int:
-    texts = details.error_type, details.error_preview, details.inputs, details.outputs, *details.dropped
-    return sum(map(len, texts)) + 3 * _NUMBER_BYTES * len(details.links)
+    texts = details.error_type, details.error_preview, details.inputs, details.outputs
+    dropped = 0 if details.dropped is None else len(details.dropped.text())
+    return sum(map(len, texts)) + dropped + 3 * NUMBER_BYTES * len(details.links)
 
 
 def _label_size(key: str, value: Label, /) -> int:
-    return len(key) + (len(value) if type(value) is str else 2 * _NUMBER_BYTES)
+    return len(key) + (len(value) if type(value) is str else 2 * NUMBER_BYTES)
 
 
 def span_block(spans: Sequence["Span"], clock: "Clock", *, masks: "Masks", rank: int) -> Block:
@@ -104,7 +104,7 @@ class _Rows:
     Attributes:
         flags: Bits of `spans.flags`.
         redaction: Codes of RedactionState, 0 where nothing was captured or masked.
-        dropped: Row → names of what was cut or left out.
+        dropped: Row → what was cut or left out.
     """
 
     __slots__ = ("_masks", "dropped", "flags", "redaction")
@@ -113,7 +113,7 @@ class _Rows:
         self._masks = masks
         self.flags = [span.scope.flags for span in spans]
         self.redaction = [0] * len(spans)
-        self.dropped: dict[int, list[str]] = {}
+        self.dropped: dict[int, Dropped] = {}
 
     def texts(self, name: str, given: Sequence[str]) -> Sequence[str]:
         """A column of names without secrets, each within its bound."""
@@ -151,9 +151,17 @@ class _Rows:
     def drop(self, row: int, name: str) -> None:
         """Note that something was cut or left out."""
         self.flags[row] |= _TRUNCATED
-        names = self.dropped.setdefault(row, [])
-        if name not in names and len(names) < _MOST_NAMED:
-            names.append(name[:NAME])
+        kept = self._masks.text(name)
+        if kept != name:
+            self.redaction[row] = _MASKED
+        self.dropped.setdefault(row, Dropped()).add(kept)
+
+    def take_dropped(self, row: int, dropped: Dropped) -> None:
+        """Take over what the span knows to have lost already."""
+        for name in dropped.names:
+            self.drop(row, name)
+        for field, count in dropped.more.items():
+            self.dropped[row].add_more(field, count)
 
 
 def path_of(span: SpanRef, masks: "Masks") -> str:
@@ -165,16 +173,8 @@ def path_of(span: SpanRef, masks: "Masks") -> str:
         node = node.parent
     path = "" if node is None else node.path or ""
     for node in reversed(chain):
-        own = _escaped(masks.text(node.name))
-        path = cut(f"{path}/{own}", PATH) if path else own
-        node.path = path
+        path = node.path = path_under(path, masks.text(node.name))
     return path
-
-
-def _escaped(name: str) -> str:
-    if "%" in name or "/" in name:
-        name = name.replace("%", "%25").replace("/", "%2F")
-    return cut(name, NAME)
 
 
 def _add_details(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows, /) -> None:
@@ -188,8 +188,8 @@ def _add_details(spans: Sequence["Span"], columns: dict[str, Column], rows: _Row
             continue
         rows.flags[row] |= details.flags
         rows.redaction[row] = max(rows.redaction[row], _redaction_of(details))
-        for name in details.dropped:
-            rows.drop(row, name)
+        if details.dropped is not None:
+            rows.take_dropped(row, details.dropped)
         for name in ("error_type", "inputs", "outputs", "error_preview"):
             text = getattr(details, name)
             if text:
@@ -252,12 +252,12 @@ def _add_maps(spans: Sequence["Span"], columns: dict[str, Column], rows: _Rows, 
     for row, span in enumerate(spans):
         if span.attributes:
             for name in _add_attributes(rows.labels(row, span.attributes), texts, figures):
-                rows.drop(row, f"attributes.{name}")
+                rows.drop(row, f"attributes.{name[:SHORT]}")
         if span.metrics:
             for name in _add_metrics(rows.named(row, span.metrics), metrics):
-                rows.drop(row, f"metrics.{name}")
+                rows.drop(row, f"metrics.{name[:SHORT]}")
         if row in rows.dropped:
-            texts.add(DROPPED, ", ".join(rows.dropped[row]))
+            texts.add(DROPPED, rows.dropped[row].text())
         texts.end_row()
         figures.end_row()
         metrics.end_row()
@@ -283,9 +283,9 @@ def _add_metrics(given: Mapping[str, float], column: _Map) -> Sequence[str]:
     room = METRICS
     names = list(given)
     for index, (name, value) in enumerate(given.items()):
-        room -= len(name.encode("utf-8", "replace")) + _NUMBER_BYTES
+        room -= bytes_of(name) + NUMBER_BYTES
         if room < 0:
-            return names[index : index + _MOST_NAMED]
+            return names[index:]
         column.add(name, value)
     return ()
 
@@ -294,25 +294,21 @@ def _fitting(attributes: Mapping[str, Label]) -> tuple[Mapping[str, Label], Sequ
     """The attributes where they fit, else the first that do, the last cut if it is text; and the keys that lost."""
     size = 0
     for key, value in attributes.items():
-        size += len(key) + (len(value) if type(value) is str else _NUMBER_BYTES)
+        size += len(key) + (len(value) if type(value) is str else NUMBER_BYTES)
     if size <= ATTRIBUTES // 4:  # four bytes is the most a character takes
         return attributes, ()
     kept: dict[str, Label] = {}
     room = ATTRIBUTES
     keys = list(attributes)
     for index, (key, value) in enumerate(attributes.items()):
-        room -= _bytes_of(key)
+        room -= bytes_of(key)
         fitting = cut(value, max(0, room)) if isinstance(value, str) else value
-        room -= _bytes_of(value)
+        room -= bytes_of(value)
         if room >= 0 or (isinstance(fitting, str) and fitting):
             kept[key] = fitting
         if room < 0:
-            return kept, keys[index : index + _MOST_NAMED]
+            return kept, keys[index:]
     return attributes, ()
-
-
-def _bytes_of(value: Label) -> int:
-    return len(value.encode("utf-8", "replace")) if isinstance(value, str) else _NUMBER_BYTES
 
 
 def _add_optional(spans: Sequence["Span"], columns: dict[str, Column], *, rank: int) -> None:

@@ -45,13 +45,13 @@ class SpanEvent:
         """Count memory of long text."""
         self.text_bytes += text_bytes
 
-    def note_dropped(self, name: str, why: str, /) -> None:
-        """Count something that could not be kept, and name it on the span."""
-        self.span.note_dropped(f"event.{name}", why)
+    def note_dropped(self, name: str, why: str, /, more: int = 0) -> None:
+        """Count something that could not be kept, and name it on the span; with so many more of its field."""
+        self.span.note_dropped(f"event.{name}", why, more)
 
-    def preview(self, value: object, /) -> str:
-        """Bounded JSON of a value that is neither text nor a number."""
-        return self.span.preview(value)
+    def preview(self, value: object, name: str, /) -> str:
+        """Bounded JSON of a value that is neither text nor a number, for the label of this name."""
+        return self.span.preview(value, f"event.{name}")
 
 
 def event_block(event: SpanEvent, clock: "Clock", *, masks: "Masks") -> Block:

@@ -1,9 +1,11 @@
 """The fields of a span: what each takes, what children take over, what a wrong one gets."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
+import torch
 
 from rankscope import Run, Span
 from rankscope.testing import MemoryExporter
@@ -225,6 +227,62 @@ def test_what_was_dropped_is_named_counted_and_said_once(caplog: pytest.LogCaptu
     assert {"metrics.loss", "attributes.model"} <= set(dropped)
     assert sum(run.faults.values()) >= 3
     assert len({record.message for record in caplog.records}) == len(caplog.records)
+
+
+def flagged(exporter: MemoryExporter, name: str = "a") -> str:
+    """What the span says that it lost; it has the flag too."""
+    row = row_of(exporter, name)
+    assert cast("int", row["flags"]) & SPAN_FLAGS["truncated"]
+    return cast("dict[str, str]", row["attributes"])["rankscope.dropped"]
+
+
+def test_what_a_preview_leaves_out_is_named_and_is_no_fault() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run:
+        with suppress(ValueError), run.trace("a", capture="preview", inputs="i" * 20_000) as span:
+            span.set_output("o" * 9_000)
+            raise ValueError("m" * 9_000)
+        with run.trace("b", attributes={"l": list(range(100_000))}) as span:
+            span.add_event("e", {"v": list(range(100_000))})
+
+    assert set(flagged(exporter).split(", ")) == {"inputs", "outputs", "error_preview"}
+    assert set(flagged(exporter, "b").split(", ")) == {"attributes.l", "event.attributes.v"}
+    assert not run.faults
+
+
+def test_every_field_that_lost_something_is_named_with_how_much_more_there_was() -> None:
+    exporter = MemoryExporter()
+    metrics = {f"metric {number:04}": 1.0 for number in range(3_000)}
+
+    with Run(exporter) as run, run.span("a", attributes={"a": "x" * 40_000, "b": 1}, metrics=metrics):
+        pass
+
+    dropped = flagged(exporter).split(", ")
+    lost = len(metrics) - len(cast("dict[str, float]", row_of(exporter, "a")["metrics"]))
+    assert {"attributes.a", "attributes.b", f"… {lost - 8} more of metrics"} <= set(dropped)
+    assert len([name for name in dropped if name.startswith("metrics.")]) == 8
+    assert len(dropped) == 11
+
+
+def test_a_secret_in_the_name_of_what_was_dropped_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    exporter, secret = MemoryExporter(), "gh" + "p_" + "a1B2" * 9
+
+    with Run(exporter) as run, run.span("a", attributes={secret: "x" * 40_000}):
+        pass
+
+    assert flagged(exporter) == "attributes.[REDACTED]"
+    assert secret not in caplog.text
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_loss_with_gradients_is_a_metric_without_a_warning() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.span("a", metrics=cast("Any", {"loss": torch.ones(1, requires_grad=True)})) as span:
+        span.log_metric("later", cast("Any", torch.ones((), requires_grad=True)))
+
+    assert row_of(exporter, "a")["metrics"] == {"loss": 1.0, "later": 1.0}
 
 
 def test_nothing_says_dropped_where_nothing_was() -> None:

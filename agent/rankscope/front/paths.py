@@ -6,7 +6,7 @@ A parent mostly ends after its children, so it is open, or in the same batch, wh
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rankscope._bounds import NAME, PATH, cut
+from rankscope._bounds import path_under
 from rankscope.front.book import Book, Kept, State
 from rankscope.front.halves import Half
 from rankscope.front.rows import MAX_DEPTH, Whole
@@ -72,6 +72,5 @@ def _parent(half: Half) -> bytes:
 def _joined(base: Placed, names: Sequence[str]) -> Placed:
     path, depth = base
     for name in names:
-        own = cut(name.replace("%", "%25").replace("/", "%2F"), NAME)
-        path = cut(f"{path}/{own}" if path else own, PATH)
+        path = path_under(path, name)
     return path, depth + len(names)
