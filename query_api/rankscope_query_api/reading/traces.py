@@ -227,16 +227,38 @@ class _Asked:
         rows = limit * ROWS_A_TRACE
         if rows <= MOST_ROWS:
             newest = await self._newest(rows=rows, after=after)
-            places = await self._placed(list(dict.fromkeys(trace for trace, _ in newest)))
-            # The traces that these rows are certain of: all, or those that start no later than the last row does.
-            known = [place for place in places if place.started_ns >= self._since]
-            if len(newest) == rows:
-                (run, hi, lo), start = newest[-1]
-                known = [place for place in known if self.key(place) >= (start, hi, lo, run)]
+            known = await self._certain(newest, limit=limit, is_all=len(newest) < rows)
             if len(newest) < rows or len(known) >= limit:
                 return known[:limit]
         grouped = await self._ids(self.statements.grouped, rows=limit, after=after)
         return await self._placed([trace for trace, _ in grouped])
+
+    async def _certain(self, newest: Sequence[tuple[OpenTrace, int]], *, limit: int, is_all: bool) -> list[_Place]:
+        """The traces that these rows are certain of: no other starts later than the last of them does.
+
+        A trace starts no later than any of its rows, so those that were not placed start no later than their latest.
+        """
+        latest = dict[OpenTrace, int]()
+        for trace, start in newest:
+            latest.setdefault(trace, start)
+        traces, known = list(latest), list[_Place]()
+        # To place a trace is to read 8,192 rows of each part, so no more are than a page probably takes: a page deep
+        # in a million traces took 40 ms of CPU for four times as many, and takes 27.
+        for count in (limit * 5 // 4, len(traces)):
+            places = await self._placed(traces[:count])
+            known = [place for place in places if place.started_ns >= self._since]
+            if count < len(traces):
+                known = self._from(known, traces[count], latest[traces[count]])
+            elif newest and not is_all:
+                known = self._from(known, *newest[-1])
+            if len(known) >= limit or count >= len(traces):
+                break
+        return known
+
+    def _from(self, places: Sequence[_Place], trace: OpenTrace, start: int) -> list[_Place]:
+        """Those of these that stand where a row of that trace does, or before it."""
+        run, hi, lo = trace
+        return [place for place in places if self.key(place) >= (start, hi, lo, run)]
 
     async def summed_up(self, places: Sequence[_Place]) -> list[Record]:
         """What the spans of these traces come to, with what is open of them."""
