@@ -98,13 +98,15 @@ def trace_status(record: Record) -> str:
     return SpanStatus.OK.value
 
 
-def summary_json(record: Record) -> dict[str, Json]:
-    """A trace as JSON, without its ids.
+def summary_json(record: Record, trace_id: str) -> dict[str, Json]:
+    """A trace as JSON, without its run.
 
     Args:
         record: The columns of `SUMMARY`, and `running`.
+        trace_id: 32 hex digits; the thread of a trace that names none.
     """
     return {
+        "trace_id": trace_id,
         "name": record["root_name"],
         "kind": SpanKind.of(record["root_kind"]),
         "status": trace_status(record),
@@ -112,7 +114,7 @@ def summary_json(record: Record) -> dict[str, Json]:
         "first_step": record["first_step"],
         "last_step": record["last_step"],
         "ranks": record["ranks"],
-        "thread_id": record["thread"],
+        "thread_id": record["thread"] or trace_id,
         "rollout_id": record["rollout"],
         "spans": record["spans"],
         "roots": record["roots"],

@@ -1,13 +1,13 @@
 """Defects that a tracing SDK of the same face is known to have, each shown absent.
 
 1. A request for each root call: here.
-2. Attributes that nothing searches: `tests/query_api/test_traces_api.py`.
+2. Attributes that nothing searches: `tests/query_api/test_trace_list.py`.
 3. Rank and links not shown: `tests/query_api/test_trace_detail.py`.
 4. Numbers masked, secrets in camel case kept: here.
 5. A row for each label and number: here.
 6. A batch one too large, made by two threads: here.
 7. A forked child sends its parent's rows again: here, and `test_forks.py`.
-8. An index row for each event: `tests/query_api/test_traces_api.py`.
+8. An index row for each event: `tests/proto/test_tables.py`.
 9. A status of the loaded part only: `tests/query_api/test_trace_detail.py`.
 10. Reads without the project: `tests/query_api/test_isolation.py`.
 11. Tensors copied whole for a preview of 4 KiB, and their NaN lost: `tests/agent/privacy`, `tests/agent/probe`.
@@ -73,6 +73,7 @@ def test_a_secret_is_masked_however_its_name_is_written(key: str) -> None:
     ):
         pass
 
+    assert exporter.spans().one("answer").inputs == {key: "[REDACTED]"}
     assert not any(b"hunter2" in batch.payload for batch in exporter.batches)
 
 

@@ -15,7 +15,8 @@ from tests.query_api.asking import ROLLOUT, RUN, ask, get
 EVERY_LIST = [
     *("/api/v1/runs", RUN, f"{RUN}/metrics", f"{RUN}/metrics?name=loss", f"{RUN}/traces", f"{RUN}/steps"),
     *(f"{RUN}/traces/{ROLLOUT}/spans", f"{RUN}/steps/5/tree", f"{RUN}/steps/5/tree?rank=0", f"{RUN}/tensors"),
-    *(f"{RUN}/findings", f"{RUN}/completeness"),
+    *(f"{RUN}/findings", f"{RUN}/completeness", "/api/v1/traces?from=2000-01-01T00:00:00Z", f"{RUN}/traces/steps"),
+    *(f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export", f"{RUN}/traces/export"),
 ]
 """The run of the same id in the other project has a `secret` in each of these."""
 

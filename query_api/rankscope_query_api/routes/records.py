@@ -77,8 +77,7 @@ def trace_json(trace: Record) -> dict[str, Json]:
     """A trace as a row of a list, as `TraceReader.traces` answers it."""
     return {
         "run_id": trace["run_id"],
-        "trace_id": trace_hex(trace["trace_hi"], trace["trace_lo"]),
-        **summary_json(trace),
+        **summary_json(trace, trace_hex(trace["trace_hi"], trace["trace_lo"])),
     }
 
 
@@ -103,7 +102,7 @@ def span_json(row: Record) -> dict[str, Json]:
         "trace_id": trace_hex(row["trace_hi"], row["trace_lo"]),
         "span_id": span_hex(row["span_id"]),
         "parent_span_id": span_hex(row["parent_span_id"]) if row["parent_span_id"] else None,
-        "thread_id": row["thread_id"],
+        "thread_id": row["thread_id"] or trace_hex(row["trace_hi"], row["trace_lo"]),
         "rollout_id": row["rollout_id"],
         "error_type": row["error_type"],
         "error_preview": row["error_preview"],
@@ -150,7 +149,7 @@ def running_span_json(span: RunningSpan) -> dict[str, Json]:
         "trace_id": trace_hex(*span.trace),
         "span_id": span_hex(span.span_id),
         "parent_span_id": span_hex(span.parent_span_id) if span.parent_span_id else None,
-        "thread_id": "",
+        "thread_id": trace_hex(*span.trace),
         "rollout_id": "",
         "error_type": "",
         "error_preview": "",

@@ -59,13 +59,13 @@ async def show_trace(
     listing = listing_of(request, ChildQuery(project=query.project), path=PREFIX + SPANS_PATH)
     warnings = _warnings(roots, found.cycles, copies=totals["copies"])
     page = Page(items, roots.total, listing.cursor(roots.page.next), warnings, [gap_json(gap) for gap in gaps])
-    summary = summary_json(with_running(totals, list(found.running.values())))
+    summary = summary_json(with_running(totals, list(found.running.values())), trace.lower())
     faults: dict[str, Json] = {
         "orphans": roots.orphans,
         "cycles": len(found.cycles.cuts),
         "copies": totals["copies"],
     }
-    return json_answer({"run_id": run, "trace_id": trace.lower(), **summary, **faults, **page.as_json()})
+    return json_answer({"run_id": run, **summary, **faults, **page.as_json()})
 
 
 @router.get(SPANS_PATH)
