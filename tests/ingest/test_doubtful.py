@@ -156,9 +156,18 @@ async def test_an_insert_that_begins_while_its_batches_are_looked_for_is_waited_
     await leased.hold(lifetime_ms=1)
     begun: list[asyncio.Task[None]] = []
 
+    is_noticed = asyncio.Event()
+
     async def late() -> None:
-        await asyncio.sleep(0.2)
+        await is_noticed.wait()
         await sink.write(group.body(), token=group.token)
+
+    async def inserts(store: Sink) -> frozenset[str]:
+        del store
+        if begun:
+            is_noticed.set()
+            await begun[0]
+        return frozenset()
 
     async def looking(tables: Tables, entries: Sequence[Entry]) -> list[Found]:
         found = await look(tables, entries)
@@ -167,9 +176,11 @@ async def test_an_insert_that_begins_while_its_batches_are_looked_for_is_waited_
         return found
 
     monkeypatch.setattr(moving, "look", looking)
+    monkeypatch.setattr(Sink, "inserts", inserts)
 
     async with running(broker, clickhouse_front) as serving:
         await eventually(lambda: is_drained(broker), watched=serving)
+    is_noticed.set()
     await asyncio.gather(*begun)
 
     assert len(begun) == 1
