@@ -54,7 +54,7 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
     own = Settings.from_environment(settings)
     ring, tls = _ring(own), _tls(own)
     _refuse_exposed(own)
-    with _listening(own) as listener:
+    with listening(own) as listener:
         metrics = Metrics()
         store = ClickHouseStore(ClickHouse(own, metrics))
         watching = asyncio.create_task(_tell_until_fit(store), name="query-service-fitness")
@@ -138,12 +138,21 @@ async def _until_stopped(server: uvicorn.Server, listener: socket.socket, *, sto
         await serving
 
 
-def _listening(settings: Settings) -> socket.socket:
+def listening(settings: Settings) -> socket.socket:
+    """The socket that the service listens on.
+
+    Raises:
+        ListenError: The address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise ListenError(
             f"the query service cannot listen on {settings.query_listen}: {error.strerror}",
             hint="name a free address of this machine in RANKSCOPE_QUERY_LISTEN",
         ) from error
+    # asyncio sets it only where a socket names its protocol, which those that this one accepts do not. Without it the
+    # second packet of an answer waits for the first one's delayed acknowledgement: 44 ms of each answer.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from rankscope_query_api.errors import ListenError
-from rankscope_query_api.service import serve
+from rankscope_query_api.service import listening, serve
+from rankscope_query_api.settings import Settings
 from tests.ground.processes import ROOT, Child, answers, free_port, wait_until
 from tests.ground.stores import Store
 
@@ -37,6 +38,16 @@ async def test_a_busy_port_is_named_with_its_setting() -> None:
 
         with pytest.raises(ListenError, match=f"cannot listen on {listen}.*RANKSCOPE_QUERY_LISTEN"):
             await serve({"RANKSCOPE_QUERY_LISTEN": listen}, asyncio.Event())
+
+
+def test_no_packet_of_an_answer_waits_for_an_acknowledgement() -> None:
+    settings = Settings.from_environment({"RANKSCOPE_QUERY_LISTEN": "127.0.0.1:0"})
+
+    with listening(settings) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+
+    with accepted:
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_stopping_waits_for_no_idle_client(told: Store) -> None:
