@@ -29,10 +29,13 @@ class Details:
         is_masked: Whether anything was masked in the thread of the program.
         flags: Bits of `spans.flags` that are this span's own.
         dropped: What was cut or left out, None where nothing was.
+        attribute_bytes: Bytes of the attributes, once more of them came; 0 before.
+        metric_bytes: The same of the metrics.
         text_bytes: Memory of its long text, which the ring has a budget for.
     """
 
     __slots__ = (
+        "attribute_bytes",
         "dropped",
         "error_preview",
         "error_type",
@@ -41,6 +44,7 @@ class Details:
         "is_captured",
         "is_masked",
         "links",
+        "metric_bytes",
         "output",
         "outputs",
         "text_bytes",
@@ -51,7 +55,7 @@ class Details:
         self.error_type = self.error_preview = self.inputs = self.outputs = ""
         self.output: object = UNSET
         self.is_captured = self.is_masked = False
-        self.flags = self.text_bytes = 0
+        self.flags = self.text_bytes = self.attribute_bytes = self.metric_bytes = 0
         self.dropped: Dropped | None = None
 
     def drop(self, name: str, more: int = 0) -> None:

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rankscope._bounds import ATTRIBUTES, METRICS, NAME, NUMBER_BYTES, bytes_of
 from rankscope._dropped import MOST_OF_FIELD
@@ -33,6 +33,9 @@ _FEW = 8
 """Entries of a map that the budget of rows covers."""
 
 _PLAIN = frozenset((str, int, float))
+
+
+_Value = TypeVar("_Value", Label, float)
 
 
 class Labelled(Protocol):
@@ -113,6 +116,34 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
     _note_lost(owner, "attributes", names=[text_of(key, SHORT) for key in lost[:MOST_OF_FIELD]], count=len(lost))
     owner.hold(size)
     return kept
+
+
+def joined(
+    held: dict[str, _Value], added: Mapping[str, _Value], owner: Labelled, *, field: str, size: int
+) -> tuple[dict[str, _Value], int]:
+    """Attributes or metrics of a span with more of them, as a new mapping: another thread may read the old one.
+
+    Args:
+        held: What it has.
+        added: What comes to it, as `labels` or `metrics` left it.
+        owner: The span.
+        field: "attributes" or "metrics".
+        size: Bytes of `held`, as told here before; 0: not yet told.
+    """
+    most = ATTRIBUTES if field == "attributes" else METRICS
+    size = size or sum(map(bytes_of, held)) + sum(map(bytes_of, held.values()))
+    kept = held.copy()
+    for name, value in added.items():
+        old = kept.get(name)
+        room = most - (size if old is None else size - bytes_of(name) - bytes_of(old))
+        if room >= 0:
+            kept[name] = value
+            size = most - room + bytes_of(name) + bytes_of(value)
+        if size > most:
+            _note_lost(owner, field, names=[name[:SHORT]], count=1)
+    if len(kept) > _FEW:
+        owner.hold(sum(map(sys.getsizeof, added)) + sum(map(sys.getsizeof, added.values())))
+    return kept, size
 
 
 def _note_lost(owner: Labelled, field: str, *, names: Sequence[str], count: int) -> None:

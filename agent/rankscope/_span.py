@@ -16,7 +16,7 @@ from rankscope._checked import KINDS, checked_end, checked_name, kind_code
 from rankscope._details import UNSET, Details
 from rankscope._endings import INTERRUPTED, OK, status_of
 from rankscope._keeping import NEVER, join, leave_out
-from rankscope._labels import SHORT, Label, labels, metrics, name_of, named
+from rankscope._labels import SHORT, Label, joined, labels, metrics, name_of, named
 from rankscope._links import Linkable
 from rankscope._span_events import SpanEvent
 from rankscope._span_fields import SpanFields, relate, set_up
@@ -238,17 +238,19 @@ class Span(SpanRef):
             return
         added = labels(attributes, self)
         if self.attributes:
-            added = labels({**self.attributes, **added}, self)
+            rare, size = self.rare(), self.rare().attribute_bytes
+            added, rare.attribute_bytes = joined(self.attributes, added, self, field="attributes", size=size)
         self.attributes = added
 
     def log_metric(self, name: str | Mapping[str, float], value: float | None = None) -> None:
         """Set a number of the span, such as a reward or a count of tokens, or several: a mapping alone."""
         if not self._is_open("log_metric"):
             return
-        given = named(name, value)
-        self.metrics = {**(self.metrics or {}), **metrics(given, self)}
-        if len(self.metrics) > len(given):
-            self.metrics = metrics(self.metrics, self)
+        added = metrics(named(name, value), self)
+        if self.metrics:
+            rare, size = self.rare(), self.rare().metric_bytes
+            added, rare.metric_bytes = joined(self.metrics, added, self, field="metrics", size=size)
+        self.metrics = added
 
     def add_event(self, name: str, attributes: Mapping[str, object] | None = None) -> None:
         """Note that something happened now.

@@ -1,5 +1,6 @@
 """The fields of a span: what each takes, what children take over, what a wrong one gets."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -263,6 +264,34 @@ def test_every_field_that_lost_something_is_named_with_how_much_more_there_was()
     assert {"attributes.a", "attributes.b", f"… {lost - 8} more of metrics"} <= set(dropped)
     assert len([name for name in dropped if name.startswith("metrics.")]) == 8
     assert len(dropped) == 11
+
+
+def least_seconds(work: Callable[[], object]) -> float:
+    """Processor time of one call, the least of some."""
+    seconds: list[float] = []
+    for _ in range(50):
+        started = time.thread_time()
+        work()
+        seconds.append(time.thread_time() - started)
+    return min(seconds)
+
+
+@pytest.mark.parametrize("what", ["attributes", "metrics"])
+def test_adding_one_by_one_is_not_measured_anew_each_time(what: str) -> None:
+    exporter = MemoryExporter()
+    entries = {f"k{number}": float(number) for number in range(4_000)}
+
+    with Run(exporter) as run, run.span("a") as span:
+        add = span.add_attributes if what == "attributes" else span.log_metric
+        for name, value in entries.items():
+            add({name: value})
+        took = least_seconds(lambda: add({"more": 1.0}))
+
+    kept = cast("dict[str, float]", row_of(exporter, "a")["numbers" if what == "attributes" else what])
+    assert list(kept.items()) == list(entries.items())[: len(kept)]
+    assert 1_000 < len(kept) < len(entries)
+    assert f"more of {what}" in flagged(exporter)
+    assert took < 10 * least_seconds(entries.copy) + 20e-6
 
 
 def test_a_secret_in_the_name_of_what_was_dropped_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
