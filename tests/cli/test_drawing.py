@@ -3,8 +3,8 @@
 import pytest
 
 from rankscope.cli._columns import laid_out
+from rankscope.cli._one_trace import span_lines
 from rankscope.cli._output import caret, cell, duration, plural, printable, table
-from rankscope.cli._trace import span_lines
 from rankscope.cli._tree import bar, branches
 
 
