@@ -119,7 +119,7 @@ def _cut(given: Mapping[str, object], owner: Labelled) -> dict[str, Label]:
 
 
 def joined(
-    held: dict[str, _Value], added: Mapping[str, _Value], owner: Labelled, *, field: str, size: int
+    held: dict[str, _Value], added: Mapping[str, _Value], *, owner: Labelled, field: str, size: int
 ) -> tuple[dict[str, _Value], int]:
     """Attributes or metrics of a span with more of them, as a new mapping: another thread may read the old one.
 
@@ -139,6 +139,9 @@ def joined(
         if room >= 0:
             kept[name] = value
             size = most - room + bytes_of(name) + bytes_of(value)
+            if size > most and isinstance(value, str):
+                kept[name] = value[: max(1, room - len(name)) + MARGIN]
+                size = most + 1  # whatever was cut of it: it is full
         if size > most:
             _note_lost(owner, field, names=[name[:SHORT]], count=1)
     if len(kept) > _FEW:

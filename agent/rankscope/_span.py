@@ -239,7 +239,7 @@ class Span(SpanRef):
         added = labels(attributes, self)
         if self.attributes:
             rare, size = self.rare(), self.rare().attribute_bytes
-            added, rare.attribute_bytes = joined(self.attributes, added, self, field="attributes", size=size)
+            added, rare.attribute_bytes = joined(self.attributes, added, owner=self, field="attributes", size=size)
         self.attributes = added
 
     def log_metric(self, name: str | Mapping[str, float], value: float | None = None) -> None:
@@ -249,7 +249,7 @@ class Span(SpanRef):
         added = metrics(named(name, value), self)
         if self.metrics:
             rare, size = self.rare(), self.rare().metric_bytes
-            added, rare.metric_bytes = joined(self.metrics, added, self, field="metrics", size=size)
+            added, rare.metric_bytes = joined(self.metrics, added, owner=self, field="metrics", size=size)
         self.metrics = added
 
     def add_event(self, name: str, attributes: Mapping[str, object] | None = None) -> None:
