@@ -248,16 +248,16 @@ class _Asked:
             places = await self._placed(traces[:count])
             known = [place for place in places if place.started_ns >= self._since]
             if count < len(traces):
-                known = self._from(known, traces[count], latest[traces[count]])
+                known = self._from(known, (traces[count], latest[traces[count]]))
             elif newest and not is_all:
-                known = self._from(known, *newest[-1])
+                known = self._from(known, newest[-1])
             if len(known) >= limit or count >= len(traces):
                 break
         return known
 
-    def _from(self, places: Sequence[_Place], trace: OpenTrace, start: int) -> list[_Place]:
-        """Those of these that stand where a row of that trace does, or before it."""
-        run, hi, lo = trace
+    def _from(self, places: Sequence[_Place], row: tuple[OpenTrace, int]) -> list[_Place]:
+        """Those of these that stand where that row of the index does, or before it."""
+        (run, hi, lo), start = row
         return [place for place in places if self.key(place) >= (start, hi, lo, run)]
 
     async def summed_up(self, places: Sequence[_Place]) -> list[Record]:
