@@ -2,7 +2,8 @@
 
 A process that is killed says nothing any more, so its sealing thread says it beforehand, again and again, in one file
 beside the spool's segments; whoever sends the spool states the spans when the process is gone. Promises: what training
-changes meanwhile is read and never changed; a span is in the file from a second after its start until it has ended.
+changes meanwhile is read and never changed; a span is in the file from about a second
+after its start, later where writing is slow, until it has ended.
 """
 
 import copy
