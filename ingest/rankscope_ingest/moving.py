@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from rankscope_ingest import metrics
@@ -24,7 +25,7 @@ from rankscope_ingest.dead_letters import DeadLetter, DeadLetters, Kept, Stage
 from rankscope_ingest.entries import Entry, Group, Manifest, Place
 from rankscope_ingest.errors import LeaseLost, StoreRefused, StoreUncertain
 from rankscope_ingest.patience import patiently
-from rankscope_ingest.presence import Found, Tables, look
+from rankscope_ingest.presence import Expected, Found, Tables, look
 from rankscope_ingest.quarantine import Brake, Probe, find_bad, gap_in_place_of
 from rankscope_ingest.repair import Workshop, complete
 from rankscope_ingest.shards import Shards
@@ -38,6 +39,9 @@ QUIET_S = 1.0
 
 A writer that was killed leaves such requests. What completes a batch has tokens of its own: it and the request that
 came behind it doubled 40 rows, once in four runs of the fault suite on a machine at eight times its load."""
+
+MOST_TURNS = 3
+"""Times that what is lacking is added, each under other tokens: rows that expired already are never there."""
 
 SLOW_INSERT_S = 10.0
 """An insert that takes longer is logged: the store is short of something, or the group is odd."""
@@ -172,7 +176,7 @@ class Mover:
         logger.info("repeating the insert begun before", extra={"token": manifest.token, "batches": len(found)})
         group = Group(tuple(_as_begun(entry, manifest) for entry in entries))
         try:
-            await self._write(group, token=manifest.token, settings=manifest.settings)
+            await self._write(group, token=manifest.token, settings=manifest.settings, is_repeated=True)
         except _Poisoned:  # nothing of it is in the store; it is found again when it is read
             return
         await self._commit(entries, fences)
@@ -193,11 +197,9 @@ class Mover:
         first = {entry.key: entry for entry in reversed(entries)}
         doubtful = [entry for entry in first.values() if entry.again]
         found = await self._found(doubtful)
-        if Found.SOME in found.values():
-            await self._let_late_inserts_end()
-            found = await self._found(doubtful)
         if some := [entry for entry in doubtful if found[entry.key] is Found.SOME]:
-            await patiently(lambda: complete(self._sink, Group(tuple(some))))
+            await self._make_whole(some)
+            found |= dict.fromkeys((entry.key for entry in some), Found.ALL)
         absent = [entry for entry in entries if found.get(entry.key, Found.NONE) is Found.NONE]
         metrics.PRESENT.inc(len(entries) - len(absent))
         return [entry for entry in absent if first[entry.key] is entry]
@@ -206,10 +208,24 @@ class Mover:
         answers = await self._look(doubtful)
         return {entry.key: answer for entry, answer in zip(doubtful, answers, strict=True)}
 
-    async def _let_late_inserts_end(self) -> None:
-        """Before anything is completed: what is there in part may be an insert that is not over, or begins only now."""
-        await asyncio.sleep(QUIET_S)
+    async def _make_whole(self, entries: Sequence[Entry]) -> None:
+        """Returns once every table has all of some entries, which may be there, in part or not at all."""
+        readable = [entry for entry in entries if Expected.of(entry) is not None]
+        if not await self._lacking(readable):
+            return
+        await asyncio.sleep(QUIET_S)  # what is there in part may be an insert that is not over, or begins only now
         await self.await_strangers()
+        for turn in range(1, MOST_TURNS + 1):
+            if not (lacking := await self._lacking(readable)):
+                return
+            await patiently(partial(complete, self._sink, Group(lacking), turn=turn))
+        if lacking := await self._lacking(readable):
+            facts = {"batches": len(lacking)}
+            logger.error("rows vanish when they are stored: are they older than the tables keep them?", extra=facts)
+
+    async def _lacking(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        found = await self._found(entries)
+        return tuple(entry for entry in entries if found[entry.key] is not Found.ALL)
 
     async def _look(self, doubtful: Sequence[Entry]) -> list[Found]:
         return await patiently(lambda: look(self._sink, doubtful)) if doubtful else []
@@ -273,10 +289,25 @@ class Mover:
         replaced = [gaps.get(entry.place, entry) for entry in entries]
         return await self._sift([entry for entry in replaced if entry is not None])
 
-    async def _write(self, group: Group, *, token: str, settings: Mapping[str, str | int]) -> None:
+    async def _write(
+        self, group: Group, *, token: str, settings: Mapping[str, str | int], is_repeated: bool = False
+    ) -> None:
+        """Returns once every table has a group.
+
+        A store that is killed in the middle of an insert can know a table's token without having its rows: the
+        same insert then does nothing there. So a repeated one is believed only when its rows were seen.
+        """
         started = time.monotonic()
         body = await asyncio.to_thread(group.body)
-        await patiently(lambda: self._try(body, group, token=token, settings=settings))
+        tries = count()
+
+        async def once() -> int:
+            tried = next(tries)
+            await self._try(body, group, token=token, settings=settings)
+            return tried
+
+        if await patiently(once) or is_repeated:
+            await self._make_whole(group.entries)
         await self._have_views_stood(group)
         metrics.INSERT_SECONDS.observe(time.monotonic() - started)
         metrics.GROUP_ROWS.observe(group.rows)
@@ -313,9 +344,7 @@ class Mover:
         before, self._views = self._views, views
         if before and before != views:
             logger.warning("the views of `landing` changed under an insert; its rows are looked for")
-            found = await self._look(group.entries)
-            if lacking := [e for e, answer in zip(group.entries, found, strict=True) if answer is not Found.ALL]:
-                await patiently(lambda: complete(self._sink, Group(tuple(lacking))))
+            await self._make_whole(group.entries)
 
     async def _standing_views(self) -> frozenset[tuple[str, str]]:
         views = await self._sink.views()

@@ -49,12 +49,13 @@ class Workshop(Protocol):
         ...
 
 
-async def complete(store: Workshop, group: Group) -> None:
+async def complete(store: Workshop, group: Group, *, turn: int = 1) -> None:
     """Adds what is missing of a group in every table; safe to repeat.
 
     Args:
         store: The store.
         group: Batches that are in some tables.
+        turn: Which time it is done; one whose tokens are known and whose rows are not there does nothing again.
 
     Raises:
         StoreUncertain: It failed; what was added stays, and is not added again.
@@ -65,7 +66,7 @@ async def complete(store: Workshop, group: Group) -> None:
     try:
         await store.write(group.body(), token=group.token, table=twin)
         for target in _KEYS:
-            await _complete_table(store, target, twin=twin, token=group.token)
+            await _complete_table(store, target, twin=twin, token=f"{group.token} {turn}")
     finally:
         await store.command(f"DROP TABLE IF EXISTS {twin}")
     facts = {"batches": len(group.entries), "rows": group.rows}

@@ -10,6 +10,7 @@ from rankscope_ingest.broker_keys import state_key
 from rankscope_ingest.buffer import Buffer
 from rankscope_ingest.clickhouse import Store as Sink
 from rankscope_ingest.entries import Entry, Group, Place, take
+from rankscope_ingest.errors import StoreUncertain
 from rankscope_ingest.presence import Found, Tables, look
 from rankscope_ingest.repair import complete
 from rankscope_proto.columns import SECTIONS
@@ -184,6 +185,30 @@ async def test_an_insert_that_begins_while_its_batches_are_looked_for_is_waited_
     await asyncio.gather(*begun)
 
     assert len(begun) == 1
+    assert counts(clickhouse_front) == exactly(3)
+    assert not doubled(clickhouse_front)
+
+
+async def test_an_insert_that_a_table_only_remembers_is_completed(
+    buffer: Buffer, broker: Broker, clickhouse_front: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A store that was killed between a table's token and its rows takes the same insert again, and does nothing.
+    write, failed = Sink.write, list[str]()
+
+    async def killed_within(store: Sink, body: bytes, *, token: str, **more: object) -> None:
+        await write(store, body, token=token, **more)  # pyright: ignore[reportArgumentType]  # as they came
+        if not failed and not more.get("table"):
+            failed.append(token)
+            clickhouse_front.client.command("DELETE FROM scalars WHERE true")
+            raise StoreUncertain("the store was killed")
+
+    monkeypatch.setattr(Sink, "write", killed_within)
+
+    async with running(broker, clickhouse_front) as serving:
+        await send(buffer, Sender(), count=3)
+        await eventually(lambda: is_drained(broker), watched=serving)
+
+    assert failed
     assert counts(clickhouse_front) == exactly(3)
     assert not doubled(clickhouse_front)
 
