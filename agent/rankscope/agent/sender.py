@@ -333,8 +333,9 @@ class Sender:
         if not now and (seen == self._kept or at - self._kept_at < KEEP_S):
             return
         stand = seen
+        # The end first: what is appended behind it is not through, and would be taken for stored.
+        end = max(seen.durable, self._frames.end_seq)
         if self._is_through():
-            end = max(seen.durable, self._frames.end_seq)
             stand = Stand(max(seen.accepted, end), end)
         self._kept, self._kept_at = seen, at
         with contextlib.suppress(OSError):  # a full disk: it is written down later

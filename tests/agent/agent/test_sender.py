@@ -10,7 +10,7 @@ import pytest
 from rankscope._connection import Access, Connection
 from rankscope.agent.adopt import Adopted
 from rankscope.agent.sender import Sender
-from rankscope.spool import SpoolReader, mark_copied, spools
+from rankscope.spool import Frame, SpoolReader, mark_copied, spools
 from rankscope.testing import rows_of
 from rankscope_ingest.statuses import retry_details
 from rankscope_proto.v1.batch_pb2 import Batch
@@ -73,6 +73,26 @@ def test_batches_arrive_whole_and_in_order_and_the_trainer_hears_of_it(
     ]
     assert not any(one.again for one in gateway.accepted)
     assert adopted.sender.stand == (20, 20)
+
+
+def test_a_batch_that_comes_while_a_spool_is_found_empty_is_not_taken_for_stored(
+    gateway: ScriptedGateway, trainer: Trainer, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.durable_below = 0
+    read = SpoolReader.next
+
+    def looked(reader: SpoolReader, seq: int) -> Frame | None:
+        frame = read(reader, seq)
+        if frame is None and not trainer.batches:
+            trainer.append()
+        return frame
+
+    monkeypatch.setattr(SpoolReader, "next", looked)
+
+    send(trainer.folder)
+
+    wait_until(lambda: len(gateway.accepted) == 1, what="arrive")
+    assert trainer.writer.durable == 0
 
 
 def test_batches_appended_later_go_at_once(gateway: ScriptedGateway, trainer: Trainer, send: Send) -> None:
