@@ -332,11 +332,9 @@ class Sender:
         seen, at = self.stand, time.monotonic()
         if not now and (seen == self._kept or at - self._kept_at < KEEP_S):
             return
-        stand = seen
         # The end first: what is appended behind it is not through, and would be taken for stored.
         end = max(seen.durable, self._frames.end_seq)
-        if self._is_through():
-            stand = Stand(max(seen.accepted, end), end)
+        stand = Stand(max(seen.accepted, end), end) if self._is_through() else seen
         self._kept, self._kept_at = seen, at
         with contextlib.suppress(OSError):  # a full disk: it is written down later
             self._frames.note_standing(*stand)
