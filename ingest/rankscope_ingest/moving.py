@@ -3,12 +3,12 @@
 What may be in the store already is looked for there first. The manifest is kept before the insert,
 the insert repeated under its token until it succeeds, the entries are committed after it, the
 manifest is forgotten. Killed or frozen at any point, the successor finds the manifest and repeats
-the same bytes under the same token, which adds nothing where the insert had happened and completes
-it where it had half happened.
+the same bytes under the same token, which adds nothing to the tables that have them.
 
 Any failed insert is uncertain and is repeated as it is, for as long as it takes; it is never cut
 into smaller ones, because those would have other tokens (tried: 36,300 rows for 18,300). The one
-exception is proven: what also `landing_probe` cannot parse has reached no table.
+exception is proven: what also `landing_probe` cannot parse has reached no table. A repeated insert
+is believed only when every table was seen to have its rows; what one lacks is added.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ class RowSink(Probe, Tables, Workshop, Protocol):
     ) -> None:
         """Inserts one group; returns only once all of its rows are durable in every table.
 
-        The same body under the same token has no further effect, and completes an insert of which
-        a part had failed. Another body under a token already used is dropped silently: a token
-        must follow from the body. The caller never changes, splits or reorders a body after an
-        error, unless `probe` refuses it too.
+        The same body under the same token has no further effect on a table that knows the token; one
+        whose store was killed may know it without having the rows. Another body under a token already
+        used is dropped silently: a token must follow from the body. The caller never changes, splits
+        or reorders a body after an error, unless `probe` refuses it too.
 
         Raises:
             StoreRefused: Perhaps it cannot be parsed.
@@ -209,7 +209,7 @@ class Mover:
         return {entry.key: answer for entry, answer in zip(doubtful, answers, strict=True)}
 
     async def _make_whole(self, entries: Sequence[Entry]) -> None:
-        """Returns once every table has all of some entries, which may be there, in part or not at all."""
+        """Returns once every table has all of some entries, or their shards are another writer's to see to."""
         readable = [entry for entry in entries if Expected.of(entry) is not None]
         if not await self._lacking(readable):
             return
@@ -224,8 +224,12 @@ class Mover:
             logger.error("rows vanish when they are stored: are they older than the tables keep them?", extra=facts)
 
     async def _lacking(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        found = await self._found(entries)
-        return tuple(entry for entry in entries if found[entry.key] is not Found.ALL)
+        """Those under a lease that some table does not have whole."""
+        await self._shards.assure(entry.place.shard for entry in entries)
+        held = self._shards.fences()
+        own = [entry for entry in entries if entry.place.shard in held]
+        found = await self._found(own)
+        return tuple(entry for entry in own if found[entry.key] is not Found.ALL)
 
     async def _look(self, doubtful: Sequence[Entry]) -> list[Found]:
         return await patiently(lambda: look(self._sink, doubtful)) if doubtful else []

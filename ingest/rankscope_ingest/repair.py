@@ -1,8 +1,9 @@
 """Completes batches of which a half-failed insert left rows in some tables only.
 
-While its manifest exists such an insert is repeated under its token, which completes it. Where the
-manifest is lost with the broker's memory, the payloads go into a twin of `landing` that keeps them
-for a moment, and each table gets what its own view makes of them, less the rows that it has.
+The same insert again is not enough: a table whose store was killed may know the insert's token and
+not have its rows, and the manifest may be lost with the broker's memory. So the payloads go into a
+twin of `landing` that keeps them for a moment, and each table gets what its own view makes of them,
+less the rows that it has.
 """
 
 import hashlib

@@ -213,6 +213,23 @@ async def test_an_insert_that_a_table_only_remembers_is_completed(
     assert not doubled(clickhouse_front)
 
 
+async def test_what_a_successor_repeats_is_completed_where_a_table_only_remembers_it(
+    buffer: Buffer, broker: Broker, leased: Leased, sink: Sink, clickhouse_front: Store
+) -> None:
+    await send(buffer, Sender(), Sender(), count=3)
+    group = take(await leased.read(), rows=10**6, size=10**9)
+    await leased.begin(group)
+    await sink.write(group.body(), token=group.token)
+    clickhouse_front.client.command("DELETE FROM spans WHERE true")
+    await leased.hold(lifetime_ms=1)
+
+    async with running(broker, clickhouse_front) as serving:
+        await eventually(lambda: is_drained(broker), watched=serving)
+
+    assert counts(clickhouse_front) == exactly(6)
+    assert not doubled(clickhouse_front)
+
+
 async def test_one_batch_twice_in_a_stream_is_inserted_once(
     buffer: Buffer, broker: Broker, clickhouse_front: Store
 ) -> None:
