@@ -95,7 +95,7 @@ class Store:
 
         Raises:
             StoreRefused: It says that it cannot parse the body; a view's fault may read the same.
-            StoreUncertain: It failed, perhaps in some tables only; the same body under the same token may be sent again.
+            StoreUncertain: It failed, perhaps in some tables only; the same body under the same token may follow.
         """
         own = {"format_schema": self._schema, "insert_deduplication_token": token}
         every = {**(INSERT_SETTINGS if settings is None else settings), **own}
