@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 from rankscope._block import Block, Column
 from rankscope._bounds import NAME, cut
-from rankscope._labels import text_of
+from rankscope._labels import MARGIN, text_of
 from rankscope_proto.names import EventKind, Severity
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
 
-TEXT_BYTES = 16_384
+MOST_TEXT = 16_384
+"""Bytes of an alert's text."""
 
 
 def alert_block(recording: "Recording", title: str, *, text: str, level: str) -> Block:
@@ -30,12 +31,14 @@ def alert_block(recording: "Recording", title: str, *, text: str, level: str) ->
     if level not in severities:
         raise ValueError(f"level is {level!r}: it is one of {', '.join(severities)}")
     redacted = recording.tracing.redactor.text
+    # Masked before it is cut (the title where its block enters a batch): no part of a secret is left at the edge.
+    kept = cut(redacted(text_of(text, MOST_TEXT + MARGIN)), MOST_TEXT)
     columns: dict[str, Column] = {
         "time": (recording.clock.wall_ns(),),
         "kind": (EventKind.ALERT.value,),
-        "name": (redacted(text_of(title, NAME + 1)),),
+        "name": (redacted(text_of(title, NAME + MARGIN)),),
         "severity": (severities[level],),
-        "payload": (json.dumps({"text": redacted(cut(text_of(text, TEXT_BYTES + 1), TEXT_BYTES))}),),
+        "payload": (json.dumps({"text": kept}),),
     }
     step, span = recording.current_step(), recording.current.get()
     if step is not None:

@@ -188,7 +188,7 @@ def _converted(given: Mapping[str, float], note_left_out: Callable[[str, str], N
     kept: dict[str, float] = {}
     for name, value in given.items():
         is_short = type(name) is str and len(name) <= SHORT
-        key = name if is_short else text_of(name, NAME + 1)
+        key = name if is_short else text_of(name, NAME + MARGIN)
         try:
             kept[key] = float(_apart(value))
         except Exception as error:  # noqa: BLE001  # a foreign type's __float__ may raise anything

@@ -18,7 +18,7 @@ from rankscope._export import Exporter, Wait
 from rankscope._hand_over import HandOver
 from rankscope._identity import Identity, alone
 from rankscope._ids import Ids, RandomIds
-from rankscope._labels import labels, numbers, text_of
+from rankscope._labels import MARGIN, labels, numbers, text_of
 from rankscope._metric_rows import MetricRows
 from rankscope._outcome import Outcome, status_after
 from rankscope._recording import Recording
@@ -273,7 +273,7 @@ class Run:
             value: Anything `float` takes; what it does not take is counted and left out.
             step: Default: the step this process is in, if any.
         """
-        self.log_metrics({name if type(name) is str else text_of(name, NAME + 1): value}, step=step)
+        self.log_metrics({name if type(name) is str else text_of(name, NAME + MARGIN): value}, step=step)
 
     def log_metrics(self, values: Mapping[str, float], *, step: int | None = None) -> None:
         """Record values of several metrics at one moment.

@@ -1,5 +1,6 @@
 """Text of any length: it is cut where it is too long, and no row takes others with it."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -18,6 +19,7 @@ from tests.ground.processes import wait_until
 
 TIME = 1_750_000_000_000_000_000
 HUGE = "x" * 5_000_000
+KEY = "sk-" + "a1B2c3D4e5F6g7H8i9J0"
 EXPANDED_BYTES = 32 * 2**20
 """What the gateway takes of a batch at most once every text is written out."""
 
@@ -167,3 +169,23 @@ def test_a_row_that_nothing_makes_small_is_lost_alone() -> None:
     assert (gap["cause"], gap["data_kind"], gap["count"]) == (GapCause.OVERSIZE, "tensor_stats", 1)
     assert [row["name"] for row in exporter.rows("scalars")] == ["before", "after"]
     assert_all_acceptable(exporter)
+
+
+def test_of_a_secret_that_lies_across_the_bound_nothing_is_kept() -> None:
+    exporter = MemoryExporter()
+
+    def across(most: int) -> str:
+        return f"{'x' * (most - 9)} {KEY} and more"
+
+    with Run(exporter) as run:
+        run.alert(across(512), across(16_384))
+        run.log_metric(across(512), 1)
+        run.log_metrics({f"y{across(511)}": 2})
+        with run.span("a", metrics={across(512): 3}):
+            pass
+
+    (alert,) = (row for row in exporter.rows("events") if row["kind"] == "alert")
+    assert len(json.loads(str(alert["payload"]))["text"]) == 16_384
+    texts = [alert["payload"], alert["name"], *(row["name"] for row in exporter.rows("scalars"))]
+    assert [len(str(text)) for text in texts[1:]] == [512] * 3
+    assert not any(KEY[:5] in str(text) for text in (*texts, exporter.rows("spans")))
