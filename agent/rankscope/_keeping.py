@@ -7,7 +7,7 @@ step's own is never left out.
 
 from typing import TYPE_CHECKING
 
-from rankscope._span_ref import KEPT, SPAN_LEFT_OUT, TRACE_LEFT_OUT, RemoteParent, SpanRef, Tree
+from rankscope._span_ref import KEPT, NOTHING, SPAN_LEFT_OUT, TRACE_LEFT_OUT, RemoteParent, SpanRef, Tree
 from rankscope_proto.names import GapCause
 
 if TYPE_CHECKING:
@@ -60,6 +60,21 @@ def join(span: "Span", parent: SpanRef) -> Tree:
         scope = span.own_scope()
         scope.left_out, scope.tree = KEPT, tree
     return tree
+
+
+def part(span: "Span") -> None:
+    """Undo that the span joined its parent's trace: it is a root, and takes nothing over, nor whether that is kept.
+
+    For a span that nobody has seen yet, before it is sampled.
+    """
+    scope = span.scope
+    if span.is_left_out:
+        span.start_mono_ns = 0
+        cause = GapCause.SAMPLED if scope.left_out == TRACE_LEFT_OUT else GapCause.BUDGET
+        span.recording.left_out.take_back(cause)
+    if scope.tree is not None:
+        scope.tree.spans -= 1
+    span.parent, span.depth, span.scope = None, 0, NOTHING
 
 
 def _tree_of(ancestor: SpanRef) -> Tree:

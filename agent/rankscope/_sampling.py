@@ -67,8 +67,14 @@ class LeftOut:
         with self._lock:
             self._counts[cause] += 1
 
-    def take(self) -> Counter[GapCause]:
-        """The counts, once."""
+    def take_back(self, cause: GapCause) -> None:
+        """One less: it is kept after all. One that was taken meanwhile is settled with the next of its cause."""
         with self._lock:
-            taken, self._counts = self._counts, Counter()
+            self._counts[cause] -= 1
+
+    def take(self) -> Counter[GapCause]:
+        """The counts, once; none is below 1."""
+        with self._lock:
+            taken = +self._counts
+            self._counts.subtract(taken)
         return taken

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from rankscope._bounds import LINKS, NAME
 from rankscope._checked import checked_rank, checked_step, hex_id, is_preview
-from rankscope._keeping import sample
+from rankscope._keeping import part, sample
 from rankscope._labels import labels, metrics, name_of, text_of
 from rankscope._links import LINK_BYTES, Link, Linkable, link_to, targets_of
-from rankscope._span_ref import NOTHING, RemoteParent, Scope
+from rankscope._span_ref import RemoteParent, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,8 +126,8 @@ def _link_to(target: object) -> Link | None:
 
 def _set_trace_id(span: "Span", value: object) -> None:
     trace = hex_id(value, 32)
-    if span.parent is not None and trace != span.trace:
-        span.parent, span.depth, span.scope = None, 0, NOTHING
+    if trace != span.trace:
+        part(span)
     span.trace = trace
 
 

@@ -6,9 +6,10 @@ from contextlib import suppress
 import pytest
 
 from rankscope import Run
-from rankscope._sampling import Sampling
+from rankscope._sampling import LeftOut, Sampling
 from rankscope._tracing_options import TracingOptions
 from rankscope.testing import MemoryExporter
+from rankscope_proto.names import GapCause
 
 TRACES = 400
 
@@ -184,3 +185,79 @@ def test_a_share_is_a_share_for_small_ids_too() -> None:
 
     assert 0.28 < small < 0.32
     assert 0.28 < high < 0.32
+
+
+def trace_id_that(sampling: Sampling, *, is_kept: bool) -> str:
+    number = next(number for number in range(1, TRACES) if sampling.keeps_trace(number) is is_kept)
+    return f"{number:032x}"
+
+
+@pytest.mark.parametrize(("is_kept", "expected"), [(True, {"sampled": 2}), (False, {"sampled": 4})])
+def test_a_trace_that_begins_inside_one_that_is_left_out_is_kept_or_not_by_its_own_id(
+    *, is_kept: bool, expected: dict[str, int]
+) -> None:
+    exporter, options = MemoryExporter(), TracingOptions(sample_rate=0.5)
+    lost, own = (trace_id_that(Sampling(options), is_kept=kept) for kept in (False, is_kept))
+    own = own if own != lost else f"{int(own, 16) << 64:032x}"  # as far as sampling goes the same
+
+    with Run(exporter, tracing=options) as run:
+        with run.trace("lost", trace_id=lost, step=3), run.span("own", trace_id=own) as span, run.span("child"):
+            pass
+        with run.trace("lost too", trace_id=lost):
+            pass
+
+    rows = {str(row["name"]): row for row in exporter.rows("spans")}
+    assert set(rows) == ({"own", "child"} if is_kept else set())
+    assert left_out(exporter) == expected
+    if is_kept:
+        assert (rows["own"]["parent_span_id"], rows["own"]["path"], rows["own"]["step"]) == (0, "own", None)
+        assert rows["child"]["parent_span_id"] == span.id
+
+
+def test_a_trace_that_begins_inside_a_full_one_is_kept_and_takes_no_room_there() -> None:
+    exporter = MemoryExporter()
+
+    with (
+        Run(exporter, tracing=TracingOptions(max_spans_per_trace=1)) as run,
+        run.trace("root"),
+        run.span("own", trace_id="a" * 32) as own,
+        run.span("of a full one"),
+    ):
+        pass
+    with Run(exporter, tracing=TracingOptions(max_spans_per_trace=2)) as run, run.trace("next"):
+        with run.span("own too", trace_id="b" * 32):
+            pass
+        with run.span("has room"), run.span("of a full one"):
+            pass
+
+    rows = {str(row["name"]): row for row in exporter.rows("spans")}
+    assert set(rows) == {"root", "own", "next", "own too", "has room"}
+    assert (rows["own"]["span_id"], rows["own"]["parent_span_id"]) == (own.id, 0)
+    assert left_out(exporter) == {"budget": 2}
+
+
+def test_a_trace_that_begins_inside_a_span_that_is_left_out_takes_nothing_over() -> None:
+    exporter = MemoryExporter()
+
+    with (
+        Run(exporter, tracing=TracingOptions(sample_by_kind={"tool": 0.0})) as run,
+        run.trace("lost", kind="tool", step=3),
+        run.span("own", trace_id="a" * 32),
+    ):
+        pass
+
+    (row,) = exporter.rows("spans")
+    assert (row["name"], row["step"], row["parent_span_id"]) == ("own", None, 0)
+    assert left_out(exporter) == {"sampled": 1}
+
+
+def test_a_count_that_was_stated_before_it_is_taken_back_is_settled_with_the_next_one() -> None:
+    counts = LeftOut()
+    counts.note(GapCause.SAMPLED)
+    assert counts.take() == {GapCause.SAMPLED: 1}
+
+    counts.take_back(GapCause.SAMPLED)
+    assert not counts.take()
+    counts.note(GapCause.SAMPLED)
+    counts.note(GapCause.BUDGET)
+    assert counts.take() == {GapCause.BUDGET: 1}
