@@ -1,7 +1,8 @@
 """Sends what the workers of a rank spool, from the rank's own process: where no agent does, nobody else would.
 
 A worker that was forked from a process that uses gRPC cannot send (its first call would hang), and one that was killed
-cannot any more. Promise: each spool has one sender; what is not sent when the rank ends stays for `rankscope drain`.
+cannot any more. Promises: each spool has one sender; one that cannot be sent keeps no other from it; what is not sent
+when the rank ends stays for `rankscope drain`; whatever the disk does, nothing of it is raised into the training.
 """
 
 import logging
@@ -13,7 +14,7 @@ from pathlib import Path
 from rankscope._connection import Connection
 from rankscope._identity import Identity
 from rankscope.agent.adopt import Adopted, adopt
-from rankscope.spool import SpoolError, SpoolHead, SpoolHeldError, SpoolReader, spools
+from rankscope.spool import SpoolError, SpoolHeldError, SpoolReader, spools
 from rankscope_proto.names import ProcessRole
 
 LOOK_S = 0.5
@@ -57,40 +58,43 @@ class WorkerSpools:
         while self._adopted and time.monotonic() < deadline:
             self._finish()
             time.sleep(0.02)
-        for one in self._adopted.values():
-            one.close(CLOSE_S)
+        for folder, one in self._adopted.items():
+            _close(folder, one)
 
     def _run(self) -> None:
         while not self._closed.wait(LOOK_S):
             self._tick()
 
     def _tick(self) -> None:
+        self._finish()
         try:
-            self._finish()
-            for folder in spools(self._root):
+            found = spools(self._root)
+        except SpoolError as error:
+            _put_off(self._root, error)
+            return
+        for folder in found:
+            try:
                 if folder not in self._adopted and folder not in self._foreign and self._is_ours(folder):
                     self._adopt(folder)
-        except (OSError, SpoolError) as error:
-            logger.debug("the spools of workers in %s are looked at again: %s", self._root, error)
+            except (OSError, SpoolError) as error:
+                _put_off(folder, error)
 
     def _finish(self) -> None:
         for folder, one in list(self._adopted.items()):
-            if one.finish() or not folder.exists():
+            if _is_over(folder, one):
+                _close(folder, one)
                 del self._adopted[folder]
 
     def _is_ours(self, folder: Path) -> bool:
         """Whether it is of a worker of this rank, in this launch, that does not send it itself now."""
-        head = SpoolHead.read(folder)
-        own = self._identity
-        of_this_rank = (head.run_id, head.launch_id, head.rank) == (own.run_id, own.launch_id, own.rank)
-        if not of_this_rank or head.process_role != ProcessRole.WORKER.code:
-            self._foreign.add(folder)
-            return False
-        if not head.sends_itself:
-            return True
         reader = SpoolReader(folder)
         try:
-            return reader.owner_is_gone
+            head, own = reader.head, self._identity
+            of_this_rank = (head.run_id, head.launch_id, head.rank) == (own.run_id, own.launch_id, own.rank)
+            if not of_this_rank or head.process_role != ProcessRole.WORKER.code:
+                self._foreign.add(folder)
+                return False
+            return not head.sends_itself or reader.owner_is_gone
         finally:
             reader.close()
 
@@ -99,3 +103,23 @@ class WorkerSpools:
             self._adopted[folder] = adopt(folder, connect=self._connect)
         except SpoolHeldError:
             return  # somebody drains the folder
+
+
+def _is_over(folder: Path, one: Adopted) -> bool:
+    try:
+        is_removed = one.finish()
+    except (OSError, SpoolError) as error:
+        _put_off(folder, error)
+        is_removed = False
+    return is_removed or not folder.exists()
+
+
+def _close(folder: Path, one: Adopted) -> None:
+    try:
+        one.close(CLOSE_S)
+    except OSError as error:
+        _put_off(folder, error)
+
+
+def _put_off(place: Path, error: Exception) -> None:
+    logger.debug("%s, with spools of workers, is looked at again: %s", place, error)
