@@ -86,8 +86,9 @@ def stage_out(root: Path, target: Path) -> list[Path]:
 
 
 def _copy_spool(reader: SpoolReader, place: Path) -> None:
-    paths = segment_paths(reader.folder)
+    # First: an owner that begins a segment and ends between the two would leave that one out of the copy, for good.
     is_gone = reader.owner_is_gone
+    paths = segment_paths(reader.folder)
     closed = [*paths, reader.folder / LEFT_OPEN] if is_gone else paths[:-1]
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Whoever drains one of the two may send any of it, which the other's sender has to know before there are two.

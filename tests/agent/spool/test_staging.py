@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.spool import SENT_MARK, SpoolError, SpoolReader, is_copied, mark_copied, spools, stage_out
+from rankscope.spool._disk import segment_paths
 from tests.agent.spool.sources import Source, assert_true_to, frames, own, spooled, writer
 
 
@@ -72,6 +73,32 @@ def test_what_a_living_process_still_appends_to_stays(tmp_path: Path) -> None:
     stage_out(tmp_path / "spool", tmp_path / "shared")
     reader = SpoolReader(place)
     assert reader.end_seq == 2
+    reader.close()
+
+
+def test_an_owner_that_begins_a_segment_and_ends_meanwhile_leaves_no_hole_in_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source(who=own())
+    spool = writer(tmp_path / "spool", who=source.who)
+    assert spool.append(source.seal())
+
+    def listed_before_the_end(folder: Path) -> list[Path]:
+        found = segment_paths(folder)
+        while len(segment_paths(folder)) == len(found):
+            assert spool.append(source.seal(256 * 1024))
+        spool.close()
+        return found
+
+    monkeypatch.setattr("rankscope.spool._staging.segment_paths", listed_before_the_end)
+    (place,) = stage_out(tmp_path / "spool", tmp_path / "shared")
+    monkeypatch.undo()
+
+    assert not list(place.glob("*.seg"))
+    stage_out(tmp_path / "spool", tmp_path / "shared")
+    reader = SpoolReader(place)
+    assert reader.end_seq == len(source.batches)
+    assert_true_to(source, frames(reader))
     reader.close()
 
 
