@@ -39,6 +39,12 @@ class Dropped:
         if count > 0:
             self.more[field] = self.more.get(field, 0) + count
 
+    def copy(self) -> "Dropped":
+        """The same, to be changed by itself."""
+        made = Dropped()
+        made.names, made.more = self.names.copy(), self.more.copy()
+        return made
+
     def text(self) -> str:
         """`attributes.model, metrics.a, … 1641 more of metrics`; empty where nothing was lost."""
         return ", ".join((*self.names, *(f"… {count} more of {field}" for field, count in self.more.items())))

@@ -12,13 +12,11 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from rankscope._block import Block
-from rankscope._details import Details
 from rankscope._export import SealedBatch
 from rankscope._seal import SEAL_BYTES, Sealer
 from rankscope._span import Span
 from rankscope._span_columns import span_size
-from rankscope_proto.names import SPAN_FLAGS, GapCause, GapClass, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, GapCause, SpanStatus
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
@@ -37,7 +35,7 @@ REFRESH_S = 0.9
 the sealing thread's pause, which would double it otherwise."""
 
 _INTERRUPTED = SPAN_FLAGS["interrupted"]
-_TRUNCATED = SPAN_FLAGS["truncated"]
+_UNSAID = f"open when their process died; of the spans open then {MOST_SPANS} are kept"
 
 
 class LeftOpen:
@@ -104,7 +102,8 @@ class LeftOpen:
             size += span_size(twin)
             sealer.add(twin if size <= SEAL_BYTES else _bare(twin))
         if len(begun) > MOST_SPANS:
-            sealer.add(_unsaid(len(begun) - MOST_SPANS, self._recording.clock.wall_ns()))
+            unsaid = {GapCause.BUDGET: len(begun) - MOST_SPANS}
+            sealer.add_left_out(unsaid, start_ns=self._recording.clock.wall_ns(), detail=_UNSAID)
         sealed = sealer.seal()
         return None if sealed is None else replace(sealed, seq=next_seq)
 
@@ -128,26 +127,19 @@ def _interrupted(span: Span, now_ns: int) -> Span:
 
 
 def _bare(twin: Span) -> Span:
-    """Without what takes room: that the span was there is said all the same."""
+    """Without what takes room, which it names: that the span was there is said all the same."""
+    details = twin.rare()
+    had = {
+        "attributes": twin.attributes,
+        "metrics": twin.metrics,
+        "links": details.links,
+        "inputs": details.inputs,
+    }
     twin.attributes = twin.metrics = None
-    twin.details = Details()
-    twin.details.flags = _INTERRUPTED | _TRUNCATED
-    for name in ("attributes", "metrics", "links", "inputs"):
-        twin.details.drop(name)
+    details.links, details.inputs = (), ""
+    if details.dropped is not None:
+        details.dropped = details.dropped.copy()  # the span goes on with its own
+    for name, value in had.items():
+        if value:
+            details.drop(name)
     return twin
-
-
-def _unsaid(spans: int, now_ns: int) -> Block:
-    return Block(
-        "gaps",
-        1,
-        {
-            "class": (GapClass.NOT_CAPTURED.code,),
-            "cause": (GapCause.BUDGET.value,),
-            "data_kind": ("spans",),
-            "count": (spans,),
-            "start": (now_ns,),
-            "end": (now_ns,),
-            "detail": (f"open when their process died; of the spans open then {MOST_SPANS} are kept",),
-        },
-    )

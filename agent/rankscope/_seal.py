@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from rankscope._ring import Item
     from rankscope._span import Span
 
+    Part = Span | MetricRows | Block
+    """What a batch is made of."""
+
 SEAL_ROWS = 2_000
 SEAL_BYTES = 256 * 1024
 MAX_BYTES = 4 * 1024 * 1024
@@ -95,11 +98,11 @@ class Sealer:
         """Whether the batch should be sealed before anything is added."""
         return self.rows >= SEAL_ROWS or self._size >= SEAL_BYTES or self._text >= SEAL_TEXT
 
-    def fits(self, item: "Item") -> bool:
+    def fits(self, item: "Part") -> bool:
         """Whether the batch surely stays below the hard limit with the item; else seal first."""
         return not isinstance(item, Block) or not self.rows or self._size + _block_size(item) < MAX_BYTES // 2
 
-    def parts(self, item: "Item") -> "Sequence[Item]":
+    def parts(self, item: "Item") -> "Sequence[Part]":
         """What to add for a finished item: it, or a large one in parts; a malformed block becomes a gap."""
         try:
             return self._parts(item)
@@ -107,7 +110,7 @@ class Sealer:
             self._refuse(item.section, item.count, error=error)
             return ()
 
-    def _parts(self, item: "Item") -> "Sequence[Item]":
+    def _parts(self, item: "Item") -> "Sequence[Part]":
         if isinstance(item, MetricRows):
             if not item.text_bytes and item.count <= PART_ROWS:
                 return (item,)
@@ -119,14 +122,14 @@ class Sealer:
         check(item)
         return parts(bounded(item))
 
-    def add(self, item: "Item") -> None:
+    def add(self, item: "Part") -> None:
         """Add a span, a log call or a part of a block to the open batch; what has no size is refused, and counted."""
         try:
             self._lay(item)
         except Exception as error:  # noqa: BLE001  # likewise
             self._refuse(item.section, item.count, error=error)
 
-    def _lay(self, item: "Item") -> None:
+    def _lay(self, item: "Part") -> None:
         if isinstance(item, MetricRows):
             self._size += metric_size(item)
             self._text += names_size(item)
@@ -137,9 +140,6 @@ class Sealer:
             self._size += _block_size(item)
             self._text += text_size(item)
             self._blocks.setdefault(item.section, []).append(item)
-        elif isinstance(item, SpanEvent):
-            self._lay(event_block(item, self._clock, masks=self._masks))
-            return
         else:
             size = span_size(item)
             self._size += size
@@ -169,12 +169,13 @@ class Sealer:
             loss.rows += rows
             loss.end_ns = now_ns
 
-    def add_left_out(self, counts: Mapping[GapCause, int], *, start_ns: int) -> None:
-        """State spans that sampling or the cap of their trace left out, in one gap a cause.
+    def add_left_out(self, counts: Mapping[GapCause, int], *, start_ns: int, detail: str = "") -> None:
+        """State spans that sampling or a cap left out, in one gap a cause.
 
         Args:
             counts: How many, by cause.
             start_ns: Wall time from which on they were counted.
+            detail: In words.
         """
         for cause, rows in counts.items():
             columns: dict[str, Column] = {
@@ -184,6 +185,7 @@ class Sealer:
                 "count": (rows,),
                 "start": (start_ns,),
                 "end": (self._clock.wall_ns(),),
+                "detail": (detail,),
             }
             self.add(Block("gaps", 1, columns))
 
@@ -278,26 +280,24 @@ class Sealer:
             else:
                 self.add_lost({item.section: item.count}, cause=GapCause.OVERSIZE)
 
-    def _size_alone(self, item: "Item") -> int:
+    def _size_alone(self, item: "Part") -> int:
         batch, words = Batch(), Dictionary()
         block = self._as_block(item)
         fill(getattr(batch, block.section), [block], words=words)
         batch.strings.extend(words.strings)
         return batch.ByteSize()
 
-    def _as_block(self, item: "Item") -> Block:
+    def _as_block(self, item: "Part") -> Block:
         if isinstance(item, Block):
             return item
         if isinstance(item, MetricRows):
             return metric_block((item,), self._clock, masks=self._masks)
-        if isinstance(item, SpanEvent):
-            return event_block(item, self._clock, masks=self._masks)
         return self._span_block((item,))
 
     def _span_block(self, spans: "Sequence[Span]") -> Block:
         return span_block(spans, self._clock, masks=self._masks, rank=self._identity.rank)
 
-    def _items(self) -> "list[Item]":
+    def _items(self) -> "list[Part]":
         return [*self._spans, *self._calls, *(block for blocks in self._blocks.values() for block in blocks)]
 
     def _built(self) -> tuple[Batch, Counter[str]]:

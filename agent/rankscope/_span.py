@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from rankscope._recording import Recording
 
-_TRUNCATED = SPAN_FLAGS["truncated"]
 _INTERRUPTED = SPAN_FLAGS["interrupted"]
 _MOST_TEXT = 512 * 1024
 """Bytes of text that are counted for a span at most: labels set again and again are counted each time."""

@@ -5,8 +5,6 @@ same things over. What few spans name for themselves (a step, a rank, a rollout)
 span shares with its parent until it names something of its own: one store where it was seven.
 """
 
-from rankscope._checked import hex_id
-
 LOWER = 2**64 - 1
 
 KEPT, SPAN_LEFT_OUT, TRACE_LEFT_OUT = range(3)
@@ -144,12 +142,3 @@ class RemoteParent(SpanRef):
     def __init__(self, trace: int, span: int, *, scope: Scope = NOTHING) -> None:
         self.trace, self.id, self.scope = trace, span, scope
         self.parent, self.depth, self.path = None, -1, ""
-
-    @classmethod
-    def of(cls, trace_id: object, span_id: object) -> "RemoteParent":
-        """The span with these ids, given as 32 and 16 hex digits.
-
-        Raises:
-            ValueError: one of them is not an id.
-        """
-        return cls(hex_id(trace_id, 32), hex_id(span_id, 16))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from rankscope._heartbeat import open_span_block
 from rankscope._left_open import LEAST_S, MOST_SPANS, REFRESH_S, SHARE, LeftOpen
 from rankscope._recording import Recording
 from rankscope._seal import Sealer
+from rankscope._span_columns import DROPPED
 from rankscope.testing import ManualClock, MemoryExporter, rows_of
-from rankscope_proto.names import SPAN_FLAGS, GapCause, SpanKind, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, GapCause, GapClass, SpanKind, SpanStatus
 from rankscope_proto.v1.batch_pb2 import Batch
 
 
@@ -167,7 +169,11 @@ def test_of_very_many_open_spans_the_oldest_are_said_and_the_others_counted(watc
     assert message is not None
     assert [row["name"] for row in rows_of(message, "spans")] == [span.name for span in spans[:MOST_SPANS]]
     (gap,) = rows_of(message, "gaps")
-    assert (gap["cause"], gap["data_kind"], gap["count"]) == (GapCause.BUDGET, "spans", 10)
+    assert (gap["class"], gap["cause"], gap["data_kind"]) == (GapClass.NOT_CAPTURED.code, GapCause.BUDGET, "spans")
+    assert (gap["count"], gap["detail"]) == (
+        10,
+        f"open when their process died; of the spans open then {MOST_SPANS} are kept",
+    )
 
 
 def test_what_would_take_too_much_room_is_left_out_of_a_span_that_is_said_all_the_same(watched: Watched) -> None:
@@ -182,6 +188,26 @@ def test_what_would_take_too_much_room_is_left_out_of_a_span_that_is_said_all_th
     assert [row["name"] for row in rows] == [f"span {number}" for number in range(40)]
     assert "text" in str(rows[0]["attributes"])
     assert rows[-1]["flags"] == SPAN_FLAGS["interrupted"] | SPAN_FLAGS["truncated"]
+
+
+def test_a_span_without_room_says_what_it_lost_and_had_lost_and_nothing_else(watched: Watched) -> None:
+    big = {"text": "x" * 30_000}
+    for number in range(20):
+        watched.run.start_span(f"filler {number}", attributes=big)
+    plain = watched.run.start_span("plain")
+    labelled = watched.run.start_span("labelled", attributes=big)
+    metrics: Any = {"m": 1, "none": "?"}
+    full = watched.run.start_span("full", metrics=metrics, links=[plain], capture="preview", inputs=[1])
+
+    rows = {row["name"]: row for row in watched.rows()}
+
+    assert (rows["plain"]["attributes"], rows["plain"]["flags"]) == ({}, SPAN_FLAGS["interrupted"])
+    assert rows["labelled"]["attributes"] == {DROPPED: "attributes"}
+    assert rows["full"]["attributes"] == {DROPPED: "metrics.none, metrics, links, inputs"}
+    assert full.details is not None
+    assert full.details.dropped is not None
+    assert full.details.dropped.names == ["metrics.none"], "the span itself goes on as it was"
+    assert labelled.details is None or labelled.details.dropped is None
 
 
 def test_no_secret_is_left_behind(watched: Watched) -> None:
