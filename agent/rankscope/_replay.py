@@ -57,7 +57,7 @@ def replay(settings: "Settings", exporter: "Exporter", *, patience_s: float) -> 
         raise Unavailable("nothing can be sent from here: this process was forked from one that had used gRPC")
     root, own = settings.spool_root, Path(exporter.place)
     before = _missing(root, own)
-    end_seq = Standing.read(own).durable + before.get(own, 0)
+    end_seq = _end_of(own)  # of one look: what is durable moves meanwhile
     done = drain(root, settings, instead=settings.endpoint, patience_s=patience_s, leaves_living=True)
     after, faults = _missing(root, own), set(done.faults)
     if _lives(own):  # not behind `finish`: then it went with the others
@@ -79,6 +79,18 @@ def _lives(own: Path) -> bool:
     return not is_gone
 
 
+def _end_of(own: Path) -> int:
+    """The seq behind the last batch; 0 where nothing of the spool can be read."""
+    try:
+        reader = SpoolReader(own)
+    except SpoolError:
+        return 0
+    try:
+        return reader.end_seq
+    finally:
+        reader.close()
+
+
 def _missing(root: Path, own: Path) -> dict[Path, int]:
     """Batches that the store is not known to have, by spool: of dead processes, and of this one."""
     found: dict[Path, int] = {}
@@ -86,7 +98,8 @@ def _missing(root: Path, own: Path) -> dict[Path, int]:
         try:
             reader = SpoolReader(folder)
         except SpoolError:
-            found[folder] = 1  # nobody can say more
+            if (folder / "spool.json").exists():  # else its sender has just removed it
+                found[folder] = 1  # nobody can say more
             continue
         if folder == own or reader.owner_is_gone:
             found[folder] = max(0, reader.end_seq - reader.durable)
