@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 import rankscope
+from rankscope._replay import _missing  # pyright: ignore[reportPrivateUsage]  # what is asked between two moments
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolHead, spools
 from tests.agent.programs import run_file, run_program
@@ -227,3 +228,19 @@ except errors.Unavailable as error:
     assert "call rankscope.init() first" in first
     assert "1 batches of run r are not in the store yet" in second
     assert str(tmp_path / "spool") in second
+
+
+def test_a_spool_that_was_removed_meanwhile_is_not_left_and_one_that_cannot_be_read_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, unreadable = tmp_path / "removed", tmp_path / "unreadable"
+    unreadable.mkdir()
+    (unreadable / "spool.json").write_text("{")
+
+    def were_there(root: Path) -> list[Path]:
+        assert root == tmp_path
+        return [removed, unreadable]
+
+    monkeypatch.setattr("rankscope._replay.spools", were_there)
+
+    assert _missing(tmp_path, tmp_path / "own") == {unreadable: 1}
