@@ -1,8 +1,9 @@
 """Joining a run from a process that works for one of its ranks: a DataLoader worker, an actor, the target of a call.
 
 Such a process is told by a carrier what it works for. It records into a spool of its own, as what it is (role
-`worker`), beside the rank that it serves: it claims nothing, says nothing on stderr, and its root spans are children of
-the carrier's span. Where a process was started by another system, `TRACEPARENT` says what its root spans belong to.
+`worker`), beside the rank that it serves: it claims nothing, says on stderr only what keeps it from recording or
+sending, and its root spans are children of the carrier's span. Where a process was started by another system,
+`TRACEPARENT` says what its root spans belong to.
 """
 
 import logging
@@ -34,7 +35,7 @@ def carried_by(given: Given | None, environ: Mapping[str, str]) -> Carrier | Non
         environ: The environment; what is wrong there is only said: who set it is not who can mend this program.
 
     Raises:
-        TypeError: the carrier is neither a dict nor a text.
+        TypeError: the carrier is neither a dict, nor headers, nor a text.
         ValueError: an id in it is none.
     """
     if given is not None:
