@@ -333,7 +333,7 @@ class Sender:
         if not now and (seen == self._kept or at - self._kept_at < KEEP_S):
             return
         # The end first: what is appended behind it is not through, and would be taken for stored.
-        end = max(seen.durable, self._frames.end_seq)
+        end = max(seen.durable, self._frames.end_seq) if self._window.is_settled else seen.durable
         stand = Stand(max(seen.accepted, end), end) if self._is_through() else seen
         self._kept, self._kept_at = seen, at
         with contextlib.suppress(OSError):  # a full disk: it is written down later
@@ -342,8 +342,7 @@ class Sender:
             self._frames.free_below(stand.durable)
 
     def _is_through(self) -> bool:
-        window = self._window
-        return not window.is_waiting and window.first_unanswered is None and self._next_frame() is None
+        return self._window.is_settled and self._next_frame() is None
 
     def _take_failure(self, failure: Failure) -> None:
         if self._is_closed:

@@ -69,6 +69,11 @@ class Window:
         return self.durable < self.accepted
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all that was sent is in the store: nothing is on the way, or waits there."""
+        return not self.is_waiting and not self._flight
+
+    @property
     def is_paced(self) -> bool:
         """Whether what is durable decides what goes next, so that it should be known soon."""
         return self._pace is not None

@@ -95,6 +95,29 @@ def test_a_batch_that_comes_while_a_spool_is_found_empty_is_not_taken_for_stored
     assert trainer.writer.durable == 0
 
 
+def test_the_end_of_a_spool_is_looked_for_only_where_everything_sent_is_in_the_store(
+    gateway: ScriptedGateway, trainer: Trainer, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.durable_below = 0
+    stands: list[tuple[int, int]] = []
+    look = SpoolReader._look_at_end  # pyright: ignore[reportPrivateUsage]
+
+    def noted(reader: SpoolReader) -> None:
+        stands.append(adopted.sender.stand)
+        look(reader)
+
+    adopted = send(trainer.folder)
+    monkeypatch.setattr(SpoolReader, "_look_at_end", noted)
+    for count in (1, 2, 3):
+        trainer.append()
+        wait_until(lambda count=count: trainer.writer.accepted == count, what="be noted as accepted")
+    gateway.durable_below = None
+    trainer.append(is_last=True)
+
+    wait_until(lambda: trainer.writer.durable == 4, what="be noted as durable")
+    assert all(accepted == durable for accepted, durable in stands), stands
+
+
 def test_batches_appended_later_go_at_once(gateway: ScriptedGateway, trainer: Trainer, send: Send) -> None:
     send(trainer.folder)
     for count in (1, 2, 3):
