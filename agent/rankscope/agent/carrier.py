@@ -206,7 +206,7 @@ class Carrier:
 
     def _pace(self, reader: SpoolReader) -> Pace:
         # A road to each gateway: one that answers nothing holds nobody up who goes elsewhere.
-        return Pace(self._roads.setdefault(reader.head.endpoints, Road()))
+        return Pace(self._roads.setdefault(self._ways.endpoints(Recorded.of(reader.head)), Road()))
 
     def _adopt(self, folder: Path, *, was_left: bool = False) -> bool:
         try:

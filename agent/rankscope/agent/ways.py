@@ -64,13 +64,17 @@ class Ways:
         self._lock = threading.Lock()
         self._connections: dict[tuple[Endpoints, Access], Connection] = {}
 
+    def endpoints(self, recorded: Recorded) -> Endpoints:
+        """The gateways that a spool goes to now; none where none is known."""
+        return self._instead or recorded.endpoints or self._fallback()
+
     def connection(self, recorded: Recorded) -> Connection:
         """The connection for a spool.
 
         Raises:
             Unavailable: no gateway is known.
         """
-        endpoints = self._instead or recorded.endpoints or self._fallback()
+        endpoints = self.endpoints(recorded)
         if not endpoints:
             raise Unavailable(
                 "no gateway is known: set RANKSCOPE_ENDPOINT to its host:port, or start one with `rankscope up`"

@@ -1,7 +1,14 @@
 """How far ahead of the store a backlog is sent: as far as the store follows, hardly at all where it does not."""
 
+from pathlib import Path
+
+from rankscope._connection import Access
+from rankscope.agent.carrier import Carrier
 from rankscope.agent.pace import FIRST, LEAST, MOST, Pace, Road
+from rankscope.agent.ways import Ways
 from rankscope.agent.window import Stand, Window
+from rankscope.spool import SpoolReader
+from tests.agent.agent.spools import Trainer
 
 
 class Store:
@@ -128,3 +135,27 @@ def test_a_backlog_that_gets_no_answers_leaves_its_room_to_the_others() -> None:
     assert second.may_send(1, 100)
     first.learn(Stand(FIRST, 0))
     assert not first.may_send(FIRST, 100)
+
+
+def test_backlogs_that_go_to_one_gateway_share_its_road_whatever_they_were_recorded_for(tmp_path: Path) -> None:
+    here, there = (SpoolReader(_left(tmp_path / "root", endpoint=endpoint)) for endpoint in ("old:1", ""))
+    one_for_all = Carrier(tmp_path / "root", Ways(Access(), (), home=tmp_path, instead=("new:1",)))
+    each_its_own = Carrier(tmp_path / "root", Ways(Access(), ("new:1",), home=tmp_path))
+
+    assert _is_shared(one_for_all, here, there)
+    assert not _is_shared(each_its_own, here, there)
+
+
+def _left(root: Path, *, endpoint: str) -> Path:
+    trainer = Trainer(root, endpoint=endpoint)
+    trainer.append()
+    trainer.end()
+    return trainer.folder
+
+
+def _is_shared(carrier: Carrier, first: SpoolReader, second: SpoolReader) -> bool:
+    """Whether what one backlog has ahead of the store leaves no room to the other."""
+    ahead, behind = (carrier._pace(reader) for reader in (first, second))  # pyright: ignore[reportPrivateUsage]
+    for seq in range(FIRST):
+        ahead.note_sent(seq)
+    return not behind.allows(0)
