@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from rankscope._block import Block, Column
 from rankscope._bounds import NAME, cut
+from rankscope._checked import severity_code
 from rankscope._labels import MARGIN, text_of
-from rankscope_proto.names import EventKind, Severity
+from rankscope_proto.names import EventKind
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
@@ -22,14 +23,13 @@ def alert_block(recording: "Recording", title: str, *, text: str, level: str) ->
         recording: Whose step it is said in, and whose redactor masks it.
         title: A line.
         text: More.
-        level: A `Severity`, by name.
+        level: A `Severity`, by name, in whatever case.
 
     Raises:
+        TypeError: `level` is no text.
         ValueError: `level` is none.
     """
-    severities = {severity.value: severity.code for severity in Severity}
-    if level not in severities:
-        raise ValueError(f"level is {level!r}: it is one of {', '.join(severities)}")
+    severity = severity_code(level)
     redacted = recording.tracing.redactor.text
     # Masked before it is cut (the title where its block enters a batch): no part of a secret is left at the edge.
     kept = cut(redacted(text_of(text, MOST_TEXT + MARGIN)), MOST_TEXT)
@@ -37,7 +37,7 @@ def alert_block(recording: "Recording", title: str, *, text: str, level: str) ->
         "time": (recording.clock.wall_ns(),),
         "kind": (EventKind.ALERT.value,),
         "name": (redacted(text_of(title, NAME + MARGIN)),),
-        "severity": (severities[level],),
+        "severity": (severity,),
         "payload": (json.dumps({"text": kept}),),
     }
     step, span = recording.current_step(), recording.current.get()

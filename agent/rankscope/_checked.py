@@ -3,13 +3,14 @@
 import operator
 from typing import SupportsIndex
 
-from rankscope_proto.names import Capture, SpanKind, SpanStatus
+from rankscope_proto.names import Capture, Severity, SpanKind, SpanStatus
 
 MAX_INT64 = 2**63 - 1
 MAX_RANK = 2**31 - 1
 
 KINDS: dict[str, int] = {kind.value: kind.code for kind in SpanKind}
 STATUSES: dict[str, int] = {status.value: status.code for status in SpanStatus}
+SEVERITIES: dict[str, int] = {severity.value: severity.code for severity in Severity}
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
@@ -64,6 +65,16 @@ def kind_code(kind: object) -> int:
         ValueError: naming the kinds there are.
     """
     return _code(KINDS, kind, what="a span's kind")
+
+
+def severity_code(level: object) -> int:
+    """The code of a severity in whatever case.
+
+    Raises:
+        TypeError: not a text.
+        ValueError: naming the severities there are.
+    """
+    return _code(SEVERITIES, level, what="a level")
 
 
 def checked_end(status: object, error: object) -> int:

@@ -167,24 +167,24 @@ def named(name: "str | Mapping[str, float]", value: object) -> Mapping[str, floa
     return {text_of(name, NAME + MARGIN): value}  # pyright: ignore[reportReturnType]  # what has no number is noted
 
 
-def numbers(given: Mapping[str, float], note_left_out: Callable[[str, str], None]) -> tuple[dict[str, float], int]:
+def numbers(given: Mapping[str, float], note_dropped: Callable[[str, str], None]) -> tuple[dict[str, float], int]:
     """A copy with every value a float, and the memory of its names if any is long.
 
-    What has no number is left out and noted: the metric's name (empty: all), and why.
+    What has no number is dropped and noted: the metric's name (empty: all), and why.
     """
     try:
         copied: dict[str, float] = {**given}
     except Exception as error:  # noqa: BLE001  # a foreign type may raise anything
-        note_left_out("", f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
+        note_dropped("", f"metrics are a mapping, not a {type(given).__qualname__}: {text_of(error, NAME)}")
         return {}, 0
     for name, value in copied.items():
         if type(value) is not float or type(name) is not str or len(name) > SHORT:
-            kept = _converted(copied, note_left_out)
+            kept = _converted(copied, note_dropped)
             return kept, sum(map(len, kept)) if any(len(name) > SHORT for name in kept) else 0
     return copied, 0
 
 
-def _converted(given: Mapping[str, float], note_left_out: Callable[[str, str], None]) -> dict[str, float]:
+def _converted(given: Mapping[str, float], note_dropped: Callable[[str, str], None]) -> dict[str, float]:
     kept: dict[str, float] = {}
     for name, value in given.items():
         is_short = type(name) is str and len(name) <= SHORT
@@ -192,7 +192,7 @@ def _converted(given: Mapping[str, float], note_left_out: Callable[[str, str], N
         try:
             kept[key] = float(_apart(value))
         except Exception as error:  # noqa: BLE001  # a foreign type's __float__ may raise anything
-            note_left_out(key, f"the metric {key!r} has no number: {text_of(error, NAME)}")
+            note_dropped(key, f"the metric {key!r} has no number: {text_of(error, NAME)}")
     return kept
 
 
@@ -208,7 +208,7 @@ def metrics(given: Mapping[str, float], owner: Labelled) -> dict[str, float]:
     for count, name in enumerate(kept):
         room -= bytes_of(name) + NUMBER_BYTES
         if room < 0:
-            names = [left_out[:SHORT] for left_out in islice(kept, count, count + MOST_OF_FIELD)]
+            names = [lost[:SHORT] for lost in islice(kept, count, count + MOST_OF_FIELD)]
             _note_lost(owner, "metrics", names=names, count=len(kept) - count)
             kept = dict(islice(kept.items(), count))
             break

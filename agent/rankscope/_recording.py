@@ -207,7 +207,7 @@ class Recording:
         if self.faults[kind] == 1:
             logger.warning("rankscope goes on without this: %s", what)
 
-    def note_left_out(self, name: str, why: str) -> None:
+    def note_dropped(self, name: str, why: str) -> None:
         """Count a metric that has no number."""
         del name  # `why` says it
         self.note_fault(why)

@@ -293,7 +293,7 @@ class Run:
         if step is None:
             around = recording.current_step()
             step = None if around is None else around.index
-        kept, text_bytes = numbers(values, recording.note_left_out)
+        kept, text_bytes = numbers(values, recording.note_dropped)
         if not kept:
             return
         rows = MetricRows(kept, step, recording.mono_ns(), text_bytes)
@@ -311,6 +311,7 @@ class Run:
             level: How much it matters: "debug", "info", "warning" or "error".
 
         Raises:
+            TypeError: `level` is no text.
             ValueError: `level` is none of them.
         """
         self._recording.append(alert_block(self._recording, title, text=text, level=level))

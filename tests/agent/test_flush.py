@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -174,3 +175,15 @@ def test_an_alert_has_its_level_its_step_and_its_span_and_a_wrong_level_raises()
     assert (first["name"], first["severity"], first["step"]) == ("loss jumped", Severity.ERROR.code, 7)
     assert (first["span_id"], first["payload"]) == (step.id, '{"text": "from 1 to 9\\n"}')
     assert (second["severity"], second["step"], second["span_id"]) == (Severity.WARNING.code, None, 0)
+
+
+def test_a_level_is_read_as_every_other_word() -> None:
+    exporter = MemoryExporter()
+    number: Any = 3
+
+    with Run(exporter) as run:
+        run.alert("loud", level="ERROR")
+        with pytest.raises(TypeError, match="one of debug, info, warning, error; not 3"):
+            run.alert("x", level=number)
+
+    assert [row["severity"] for row in exporter.rows("events") if row["kind"] == "alert"] == [Severity.ERROR.code]
