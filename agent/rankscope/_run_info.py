@@ -16,7 +16,7 @@ from typing import cast
 from rankscope._block import Block, Column
 from rankscope._bounds import DOCUMENT, PATH, TAGS, VALUE, cut
 from rankscope._labels import text_of
-from rankscope.privacy import REDACTED, Redactor
+from rankscope.privacy import REDACTED, Redactor, number_name
 from rankscope_proto.names import RunStatus
 
 _KEYS_KEPT = 1_000
@@ -122,7 +122,7 @@ def _plain(value: object, redactor: Redactor, *, is_secret: bool = False) -> obj
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item, redactor, is_secret=is_secret) for item in cast("Sequence[object]", value)]
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        return number_name(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     # A text that is too long as a whole stays so.

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from rankscope._checked import MAX_RANK
 from rankscope.errors import ConfigError
+from rankscope.privacy import LEAST_PREVIEW, MOST_PREVIEW, checked_pattern
 from rankscope_proto.names import SpanKind
 
 UploadMode = Literal["async", "sync", "spool", "disabled"]
@@ -21,17 +23,11 @@ Fsync = Literal["second", "always"]
 MAX_ID_BYTES = 128
 MAX_AXES = 16
 MAX_AXIS_BYTES = 64
-MAX_PREVIEW_BYTES = 32_768
-"""What the wire takes of a preview."""
-
-_LEAST_PREVIEW_BYTES = 64
-"""Less would cut a preview before it says anything."""
-
 _LEAST_SPOOL_BYTES = 4 * 1024 * 1024
 """The hard limit of one batch: a smaller spool might never take one."""
 
-_MAX_WHOLE = 2**31 - 1
-"""The most that a rank, a world size or a coordinate can be on the wire."""
+_MAX_WHOLE = MAX_RANK
+"""The most that a world size or a coordinate can be on the wire, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +182,9 @@ def _count(setting: Setting, given: object) -> int:
 
 def _preview_bytes(setting: Setting, given: object) -> int:
     number = _whole(setting, given)
-    if not _LEAST_PREVIEW_BYTES <= number <= MAX_PREVIEW_BYTES:
+    if not LEAST_PREVIEW <= number <= MOST_PREVIEW:
         raise ConfigError(
-            f"{setting.variable} is {given!r}: it is a number of bytes from {_LEAST_PREVIEW_BYTES} "
-            f"to {MAX_PREVIEW_BYTES}"
+            f"{setting.variable} is {given!r}: it is a number of bytes from {LEAST_PREVIEW} to {MOST_PREVIEW}"
         )
     return number
 
@@ -233,11 +228,9 @@ def _patterns(setting: Setting, given: object) -> tuple[str, ...]:
         raise ConfigError(f"{setting.variable} is {given!r}: an empty pattern matches everything")
     for pattern in patterns:
         try:
-            is_empty = re.compile(pattern).match("") is not None
-        except (re.error, RecursionError, OverflowError) as error:
-            raise ConfigError(f"{setting.variable} has {pattern!r}, which is no regular expression: {error}") from None
-        if is_empty:  # it would mask between all characters of every text
-            raise ConfigError(f"{setting.variable} has {pattern!r}, which matches the empty text: make it say more")
+            checked_pattern(pattern)
+        except ValueError as error:
+            raise ConfigError(f"{setting.variable}: {error}") from None
     return patterns
 
 

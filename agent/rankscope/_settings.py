@@ -12,8 +12,7 @@ from rankscope._home import data_folder
 from rankscope._setting_readers import READERS, AgentMode, Fsync, Setting, UploadMode
 from rankscope._tracing_options import SPANS_PER_TRACE
 from rankscope.errors import ConfigError
-
-PREVIEW_BYTES = 4_096
+from rankscope.privacy import LEAST_PREVIEW, MOST_PREVIEW, PREVIEW_BYTES
 
 SETTINGS: dict[str, Setting] = {
     "endpoint": Setting(
@@ -88,7 +87,9 @@ SETTINGS: dict[str, Setting] = {
         "RANKSCOPE_REDACT_PATTERNS", "none", "More regular expressions whose matches are masked, one a line."
     ),
     "preview_bytes": Setting(
-        "RANKSCOPE_PREVIEW_BYTES", "4096", "Most bytes of a preview of an input, an output or an error, 64 to 32768."
+        "RANKSCOPE_PREVIEW_BYTES",
+        str(PREVIEW_BYTES),
+        f"Most bytes of a preview of an input, an output or an error, {LEAST_PREVIEW} to {MOST_PREVIEW}.",
     ),
     "propagate_threads": Setting(
         "RANKSCOPE_PROPAGATE_THREADS", "0", "1: threads and thread pools begin inside the span that started them."
@@ -172,14 +173,12 @@ class Settings:
         """
         if self.upload_mode == "disabled":
             return
-        mode, sender = self.upload_mode, self.agent
-        if mode == "spool" and sender in ("process", "thread"):
-            raise _contradiction(f"upload_mode is 'spool', which sends nothing, and agent is {sender!r}, which sends")
-        if mode == "sync" and sender in ("process", "none"):
-            raise _contradiction(
-                f"upload_mode is 'sync', which a thread of this process sends, and agent is {sender!r}"
-            )
-        if self.offline_dir is not None and sender == "process":
+        mode, agent = self.upload_mode, self.agent
+        if mode == "spool" and agent in ("process", "thread"):
+            raise _contradiction(f"upload_mode is 'spool', which sends nothing, and agent is {agent!r}, which sends")
+        if mode == "sync" and agent in ("process", "none"):
+            raise _contradiction(f"upload_mode is 'sync', which a thread of this process sends, and agent is {agent!r}")
+        if self.offline_dir is not None and agent == "process":
             what = "agent is 'process', which goes on sending what lies in a folder"
             raise _contradiction(
                 f"offline_dir is {str(self.offline_dir)!r}, which keeps it for replay_offline(), and {what}"

@@ -5,7 +5,9 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 from rankscope._block import Block, Column
+from rankscope._checked import MAX_INT64
 from rankscope._labels import number_of
+from rankscope.privacy import number_name
 from rankscope_proto.names import EventKind, Severity
 
 if TYPE_CHECKING:
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
     from rankscope._labels import Label
     from rankscope._masks import Masks
     from rankscope._span import Span
-
-_LARGE = 2**63
-"""Whole numbers from here on are kept as doubles, as the labels of a span are."""
 
 
 class SpanEvent:
@@ -77,10 +76,10 @@ def event_block(event: SpanEvent, clock: "Clock", *, masks: "Masks") -> Block:
 
 
 def _plain(value: "Label") -> "Label":
-    """As JSON has it: NaN and infinities as text, and no whole number of thousands of digits."""
-    if isinstance(value, str) or (isinstance(value, int) and -_LARGE < value < _LARGE):
+    """As JSON has it: NaN and infinities as text; a whole number beyond 64 bits as a double, as a span's labels are."""
+    if isinstance(value, str) or (isinstance(value, int) and -MAX_INT64 <= value <= MAX_INT64):
         return value
     number = number_of(value)
     if number is None or math.isfinite(number):
         return number or 0.0
-    return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
+    return number_name(number)

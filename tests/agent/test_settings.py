@@ -13,6 +13,7 @@ from rankscope._home import data_folder
 from rankscope._settings import SETTINGS, Settings
 from rankscope._tracing_options import TracingOptions
 from rankscope.errors import ConfigError
+from rankscope.privacy import Redactor
 from tests.house.tree import text_of
 
 
@@ -291,6 +292,14 @@ def test_a_running_server_is_found_and_one_that_is_gone_is_not(tmp_path: Path) -
 def test_an_argument_that_would_be_taken_for_another_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"RANKSCOPE_{name.upper()}"):
         Settings.load({}, home="/h", **{name: value})
+
+
+@pytest.mark.parametrize("pattern", ["x{99999999999}", "(" * 5_000 + ")" * 5_000])
+def test_a_pattern_that_is_too_much_is_refused_wherever_it_is_given(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=r"RANKSCOPE_REDACT_PATTERNS.*is no regular expression"):
+        Settings.load({}, home="/h", redact_patterns=[pattern])
+    with pytest.raises(ValueError, match="is no regular expression"):
+        Redactor(patterns=[pattern])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"gateway": "a"}', '{"pid": "x"}', "\x80"])

@@ -4,7 +4,17 @@ One `Redactor` serves a run: names, labels, error texts, previews, the configura
 """
 
 from rankscope.privacy.preview import Preview
-from rankscope.privacy.redaction import Redactor
+from rankscope.privacy.redaction import LEAST_PREVIEW, MOST_PREVIEW, PREVIEW_BYTES, Redactor, checked_pattern
+from rankscope.privacy.summaries import number_name
 from rankscope.privacy.values import REDACTED
 
-__all__ = ["REDACTED", "Preview", "Redactor"]
+__all__ = [
+    "LEAST_PREVIEW",
+    "MOST_PREVIEW",
+    "PREVIEW_BYTES",
+    "REDACTED",
+    "Preview",
+    "Redactor",
+    "checked_pattern",
+    "number_name",
+]

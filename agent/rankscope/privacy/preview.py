@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, cast
 
 from rankscope.privacy.names import LONGEST
 from rankscope.privacy.sizes import cut, escapes, size_of
-from rankscope.privacy.summaries import KEY_CHARACTERS, basic, key_text, named
+from rankscope.privacy.summaries import KEY_CHARACTERS, basic, key_text, number_name
 from rankscope.privacy.values import REDACTED
 
 WHOLE = 128
@@ -177,7 +177,7 @@ class _Bounding:
         if kind is float:
             self.room -= _FLOAT_BYTES
             number = cast("float", value)
-            return number if number - number == 0 else named(number)
+            return number if number - number == 0 else number_name(number)
         if kind is bool or value is None:
             self.room -= _INT_BYTES
             return value

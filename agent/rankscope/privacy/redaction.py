@@ -14,8 +14,8 @@ from rankscope.privacy.preview import Preview, excerpt, preview
 from rankscope.privacy.shapes import PRIVATE_KEY
 from rankscope.privacy.values import REDACTED
 
-LEAST_PREVIEW, MOST_PREVIEW = 64, 32_768
-"""Bytes of a preview: less says nothing, more is no preview."""
+LEAST_PREVIEW, MOST_PREVIEW, PREVIEW_BYTES = 64, 32_768, 4_096
+"""Bytes of a preview: less says nothing, more is no preview; so many where nobody said how many."""
 
 _KEYS_KEPT = 8_192
 _SHORTEST = 6
@@ -44,7 +44,7 @@ class Redactor:
         keys: Sequence[str] = (),
         patterns: Sequence[str] = (),
         hook: Callable[[str], str] | None = None,
-        preview_bytes: int = 4096,
+        preview_bytes: int = PREVIEW_BYTES,
     ) -> None:
         if not LEAST_PREVIEW <= preview_bytes <= MOST_PREVIEW:
             raise ValueError(
@@ -53,7 +53,7 @@ class Redactor:
         if hook is not None and not callable(hook):
             raise TypeError(f"the redaction hook is {hook!r}: it is a function of a text that returns a text")
         self._names, self._marks = _known(_checked_keys(keys))
-        self._patterns = tuple(map(_compiled, _listed(patterns, "patterns")))
+        self._patterns = tuple(map(checked_pattern, _listed(patterns, "patterns")))
         self._hook = hook
         self._has_more = bool(self._patterns) or hook is not None
         self._preview_bytes = preview_bytes
@@ -163,10 +163,15 @@ def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def checked_pattern(pattern: str) -> re.Pattern[str]:
+    """A regular expression to mask by, compiled.
+
+    Raises:
+        ValueError: it is none, or it matches the empty text: it would mask between all characters of every text.
+    """
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"the redaction pattern {pattern!r} is no regular expression: {error}") from error
     if compiled.match(""):
         raise ValueError(f"the redaction pattern {pattern!r} matches the empty text, and so every place of a text")

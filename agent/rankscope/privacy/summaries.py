@@ -156,7 +156,7 @@ def basic(value: object) -> object:
     return float(value) if isinstance(value, float) else described(value)
 
 
-def named(number: float) -> str:
+def number_name(number: float) -> str:
     """The name of a number that JSON has none for."""
     return "NaN" if number != number else ("Infinity" if number > 0 else "-Infinity")
 
