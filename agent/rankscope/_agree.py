@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import ip_address
 from typing import Protocol
 
 from rankscope._host import boot_id, node_name, process_start
 from rankscope._identity import readable_id
+from rankscope._plaintext import is_loopback_host
 from rankscope._rank import Place
 from rankscope._setting_readers import checked_id
 from rankscope.errors import ConfigError
@@ -135,12 +135,7 @@ def _common_seed(place: Place, environ: Mapping[str, str], /) -> tuple[str, str]
 
 
 def _is_local(host: str | None) -> bool:
-    if not host or host in {"localhost", node_name()}:
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return not host or host == node_name() or is_loopback_host(host)
 
 
 def _digest(seed: str, use: str) -> bytes:

@@ -15,8 +15,6 @@ IDLE = "main"
 MAX_STACK = 64
 """Innermost spans kept of a stack: more is a runaway recursion, and its end is what is asked for."""
 
-_LOWER = 2**64 - 1
-
 
 def open_span_block(recording: "Recording") -> Block:
     """The open spans of every thread, outermost first; one row without any where nothing is open.
@@ -35,8 +33,8 @@ def open_span_block(recording: "Recording") -> Block:
         "stack_span_id": [span.id for span in flat],
         "stack_name": [masked(span.name) for span in flat],
         "stack_start": [recording.clock.wall_at(span.start_mono_ns) for span in flat],
-        "stack_trace_hi": [span.trace >> 64 for span in flat],
-        "stack_trace_lo": [span.trace & _LOWER for span in flat],
+        "stack_trace_hi": [span.trace_hi for span in flat],
+        "stack_trace_lo": [span.trace_lo for span in flat],
         "stack_kind": [span.kind for span in flat],
         "stack_n": [len(stack) for stack in stacks.values()],
     }

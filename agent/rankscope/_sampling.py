@@ -8,12 +8,12 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from rankscope._span_ref import LOWER
 from rankscope_proto.names import GapCause, SpanKind
 
 if TYPE_CHECKING:
     from rankscope._tracing_options import TracingOptions
 
-_BITS = 2**64 - 1
 _FULL = 2**64
 
 
@@ -47,9 +47,9 @@ class Sampling:
 
 def mixed(number: int) -> int:
     """A number below 2**64 that looks random: ids given by programs are often small and in a row."""
-    number &= _BITS
-    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & _BITS
-    number = (number ^ number >> 27) * 0x94D049BB133111EB & _BITS
+    number &= LOWER
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & LOWER
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & LOWER
     return number ^ number >> 31
 
 

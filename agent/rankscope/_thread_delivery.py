@@ -13,15 +13,13 @@ from rankscope._connection import Access, Connection, Kind, survived_fork
 from rankscope._export import Obstacle, Upload
 from rankscope._identity import Identity
 from rankscope._settings import Settings
-from rankscope._worker_spools import WorkerSpools
+from rankscope._worker_spools import ASK_S, CLOSE_S, WorkerSpools
 from rankscope.agent.adopt import Adopted, adopt
 from rankscope.errors import Rejected, Unavailable
 from rankscope.spool import SpoolError, SpoolHeldError
 from rankscope_proto.names import ProcessRole
 
 GRACE_S = 0.4
-LOOK_S = 0.02
-CLOSE_S = 0.2
 
 _LASTING = (Kind.DENIED, Kind.OURS)
 """Failures that only a person ends: a key, a certificate, a setting."""
@@ -120,7 +118,7 @@ class ThreadDelivery:
     def _end(self, adopted: Adopted, deadline: float) -> None:
         adopted.wake()
         while not _is_removed(adopted) and time.monotonic() < deadline:
-            time.sleep(LOOK_S)
+            time.sleep(ASK_S)
         adopted.close(CLOSE_S)
 
 

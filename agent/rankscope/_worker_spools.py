@@ -20,7 +20,11 @@ from rankscope_proto.names import ProcessRole
 LOOK_S = 0.5
 """How often new spools are looked for: workers live for seconds at least."""
 
+ASK_S = 0.02
+"""How often it is asked, at the end, whether all is sent."""
+
 CLOSE_S = 0.2
+"""What the thread of a sender gets to end."""
 
 logger = logging.getLogger("rankscope")
 
@@ -57,7 +61,7 @@ class WorkerSpools:
         self._tick()
         while self._adopted and time.monotonic() < deadline:
             self._finish()
-            time.sleep(0.02)
+            time.sleep(ASK_S)
         for folder, one in self._adopted.items():
             _close(folder, one)
 

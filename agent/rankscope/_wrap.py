@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import suppress
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     from contextvars import ContextVar
@@ -62,12 +62,8 @@ class Inside:
         """The generator is over."""
 
 
-class Begin(Protocol):
-    """Called when a generator's code begins."""
-
-    def __call__(self, arguments: Arguments, /) -> Inside:
-        """What is current inside."""
-        ...
+Begin = Callable[[Arguments], Inside]
+"""Called when a generator's code begins: what is current inside."""
 
 
 def is_made_of(check: Callable[[object], bool], function: Callable[..., object]) -> bool:
