@@ -6,7 +6,6 @@ counted and the thread goes on. It also ends the stream, so that whoever finishe
 as they choose, whatever the disk does.
 """
 
-import json
 import threading
 import time
 from collections import Counter, deque
@@ -23,8 +22,7 @@ from rankscope._labels import text_of
 from rankscope._left_open import LeftOpen
 from rankscope._seal import SEAL_ROWS, Sealer
 from rankscope._shortage import LAST_TO_GO, Shortage
-from rankscope_proto.columns import SECTIONS
-from rankscope_proto.names import EventKind, GapCause, Severity
+from rankscope_proto.names import GapCause
 
 if TYPE_CHECKING:
     from rankscope._recording import Recording
@@ -281,7 +279,7 @@ class Pump:
         # A batch of its own: its sums are the last, also where those before it were given up.
         for block in ending.last_rows:
             self._add(block)
-        self._add(self._end_of_stream())
+        self._add(self._sealer.end_of_stream())
         self._seal()
         self._is_complete = True
         self._settle()
@@ -295,18 +293,3 @@ class Pump:
         if self._held:
             self._give_up_held()
             self._deliver()
-
-    def _end_of_stream(self) -> Block:
-        emitted = {section.name: self._sealer.emitted(section.name) for section in SECTIONS}
-        emitted["events"] += 1  # this one
-        return Block(
-            "events",
-            1,
-            {
-                "time": (self._recording.clock.wall_ns(),),
-                "kind": (EventKind.END_OF_STREAM.value,),
-                "name": ("end of stream",),
-                "severity": (Severity.INFO.code,),
-                "payload": (json.dumps({"emitted": emitted}),),
-            },
-        )

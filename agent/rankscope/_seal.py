@@ -5,6 +5,7 @@ to and including this batch plus the rows that gaps up to and including it decla
 Sequence numbers start at 0; where batches found no room and were taken back, a gap names their numbers.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from rankscope._version import __version__
 from rankscope.privacy import Redactor
 from rankscope_proto.columns import SCHEMA_VERSION, SECTION_BY_NAME, SECTIONS
 from rankscope_proto.identity import payload_digest, week_of
-from rankscope_proto.names import GapCause, GapClass
+from rankscope_proto.names import EventKind, GapCause, GapClass, Severity
 from rankscope_proto.v1.batch_pb2 import Batch
 
 if TYPE_CHECKING:
@@ -236,6 +237,19 @@ class Sealer:
         if section == "gaps":
             waiting += len(self._losses)
         return self._sealed[section] + self._lost[section] + waiting
+
+    def end_of_stream(self) -> Block:
+        """A stream's last row: how many rows of each section were emitted, with itself."""
+        emitted = {section.name: self.emitted(section.name) for section in SECTIONS}
+        emitted["events"] += 1
+        columns: dict[str, Column] = {
+            "time": (self._clock.wall_ns(),),
+            "kind": (EventKind.END_OF_STREAM.value,),
+            "name": ("end of stream",),
+            "severity": (Severity.INFO.code,),
+            "payload": (json.dumps({"emitted": emitted}),),
+        }
+        return Block("events", 1, columns)
 
     def lost_rows(self) -> int:
         """Rows emitted so far that were lost before sealing."""

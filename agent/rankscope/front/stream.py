@@ -4,7 +4,6 @@ Events of a run belong to one launch, whatever process takes them: its id follow
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 
@@ -17,9 +16,8 @@ from rankscope._seal import Sealer
 from rankscope._settings import Settings
 from rankscope._spooling import make_spool
 from rankscope.front.book import RunName
-from rankscope_proto.columns import SECTIONS
 from rankscope_proto.identity import uuid7
-from rankscope_proto.names import EventKind, GapCause, ProcessRole, RunStatus, Severity
+from rankscope_proto.names import GapCause, ProcessRole, RunStatus
 
 
 class Stream:
@@ -73,9 +71,7 @@ class Stream:
     def end(self) -> None:
         """Append the last word, and let go of the spool."""
         self._sealer.add(self._standing(RunStatus.FINISHED))
-        emitted = {section.name: self._sealer.emitted(section.name) for section in SECTIONS}
-        emitted["events"] += 1  # this one
-        self.append(self.seal((_end_of_stream(emitted, at_ns=self._clock.wall_ns()),)), is_last=True)
+        self.append(self.seal((self._sealer.end_of_stream(),)), is_last=True)
         self._spool.close()
 
     def abandon(self) -> None:
@@ -109,18 +105,4 @@ def identity_of(name: RunName, *, now_ns: int) -> Identity:
         pid=os.getpid(),
         boot_id=boot_id(),
         process_role=ProcessRole.CLIENT,
-    )
-
-
-def _end_of_stream(emitted: dict[str, int], *, at_ns: int) -> Block:
-    return Block(
-        "events",
-        1,
-        {
-            "time": (at_ns,),
-            "kind": (EventKind.END_OF_STREAM.value,),
-            "name": ("end of stream",),
-            "severity": (Severity.INFO.code,),
-            "payload": (json.dumps({"emitted": emitted}),),
-        },
     )
