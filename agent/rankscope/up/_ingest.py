@@ -10,6 +10,9 @@ from pathlib import Path
 from rankscope.up._folder import DataFolder
 from rankscope.up._parts import Answers, ChildPart
 
+_OPTIONS = "RANKSCOPE_AGENT_"
+"""Begins the variables of options of `rankscope agent`: a person's are for the agent of their ranks."""
+
 ALLOWANCE_S = 10.0
 """How long it may send what it took when it is told to end; the rest waits in its folder for the next start."""
 
@@ -49,7 +52,7 @@ def ingest_part(
     }
     return ChildPart(
         name,
-        environment={**os.environ, **own},
+        environment={name: value for name, value in {**os.environ, **own}.items() if not name.startswith(_OPTIONS)},
         folder=folder,
         answers=answers,
         allowance_s=ALLOWANCE_S,
