@@ -183,8 +183,8 @@ def _headers_of(error: FrontError, headers: Headers) -> dict[str, str]:
     return dict(error.headers) | ({"Connection": "close"} if has_body and error.status in _UNREAD else {})
 
 
-_UNREAD = frozenset({401, 403, 404, 405, 413, 421, 429})
-"""Statuses that are decided before a body is read."""
+_UNREAD = frozenset({400, 401, 403, 404, 405, 413, 421, 429})
+"""Statuses that are decided, or may be, before a body is read."""
 
 
 def _name_in(host: str) -> str:

@@ -22,6 +22,7 @@ from tests.agent.front.clients import BEGIN_NS, CHILD, SPAN, TRACE, Fronted, S, 
 from tests.ground.certificates import Authority
 
 OTHER = "00f067aa0ba902bf"
+SLOW, KEYED = "POST /api/runs/slow/traces/events", "Idempotency-Key: k"
 ANYWHERE = "0.0.0.0"  # noqa: S104  # an address is only looked at here
 
 
@@ -206,7 +207,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("rankscope.front.app.BODY_S", 0.1)
 
-    with begun(front) as connection:
+    with begun(front, SLOW, KEYED) as connection:
         answer = connection.recv(4_096)
 
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -243,7 +244,7 @@ def test_a_page_of_another_site_and_a_name_of_another_host_are_refused(front: Fr
 
 
 def test_more_requests_than_are_read_at_a_time_are_told_to_come_again(front: Front, sender: Sender) -> None:
-    slow = [begun(front) for _ in range(MOST_AT_ONCE)]
+    slow = [begun(front, SLOW, KEYED) for _ in range(MOST_AT_ONCE)]
 
     answer = sender.post(*whole())
     for connection in slow:
@@ -253,14 +254,33 @@ def test_more_requests_than_are_read_at_a_time_are_told_to_come_again(front: Fro
     assert answer.headers["Retry-After"] == "1"
 
 
-def begun(front: Front) -> socket.socket:
+@pytest.mark.parametrize(
+    ("request_line", "headers", "status"),
+    [
+        (SLOW, (), 400),
+        (SLOW, (KEYED, "Content-Encoding: gzip"), 400),
+        ("POST /api/runs/a%00b/traces/events", (KEYED,), 400),
+        ("POST /api/runs", (), 404),
+        ("PUT /api/runs/r/traces/events", (), 405),
+    ],
+)
+def test_a_connection_whose_request_was_refused_unread_is_closed(
+    request_line: str, headers: tuple[str, ...], status: int, front: Front
+) -> None:
+    with begun(front, request_line, *headers) as connection:
+        connection.settimeout(30)
+        answer = b"".join(iter(lambda: connection.recv(4_096), b""))
+
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"connection: close" in answer.lower()
+
+
+def begun(front: Front, request_line: str, *headers: str) -> socket.socket:
     """A connection with the head of a request and the beginning of its body; the rest never comes."""
     url = httpx.URL(front.url)
     connection = socket.create_connection((url.host, url.port or 0))
-    connection.sendall(
-        b"POST /api/runs/slow/traces/events HTTP/1.1\r\nHost: 127.0.0.1\r\nIdempotency-Key: k\r\n"
-        b"Content-Length: 1000\r\n\r\n{"
-    )
+    lines = (f"{request_line} HTTP/1.1", "Host: 127.0.0.1", "Content-Length: 1000", *headers)
+    connection.sendall("\r\n".join((*lines, "", "{")).encode())
     return connection
 
 
