@@ -138,6 +138,8 @@ def _underscored() -> Iterator[Mark]:
     yield Mark("_", shapes.INSTANTML, "instantml", 9)
     yield Mark("_", shapes.GITHUB_PAT, "github_pat", 10)
     yield Mark("_", shapes.ALNUM_AFTER_UNDERSCORE, "(?:gsk|npm)", 3, r"\w{20}")
+    yield Mark("_", shapes.URLSAFE_AFTER_UNDERSCORE, "(?:glsa|figd)", 4, r"[\w-]{20}")
+    yield Mark("_", shapes.SENTRY, "sntrys", 6, r"[\w+/=-]{20}")
     yield Mark("_", shapes.LANGSMITH, "lsv2", 4)
 
 

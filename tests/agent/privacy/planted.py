@@ -11,6 +11,7 @@ SEED = 20_260_101
 LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
 ALNUM = LOWER + UPPER + DIGITS
 URLSAFE = ALNUM + "-_"
+BASE64 = ALNUM + "+/"
 HEX = DIGITS + "abcdef"
 
 
@@ -57,7 +58,7 @@ def _jwt(maker: Maker) -> str:
 
 def _private_key(maker: Maker) -> str:
     label = maker.one("RSA ", "EC ", "OPENSSH ", "", "ENCRYPTED ") + "PRIVATE" + " KEY"
-    body = "\n".join(maker.of(ALNUM + "+/", 64) for _ in range(4))
+    body = "\n".join(maker.of(BASE64, 64) for _ in range(4))
     dashes = "-" * 5
     return f"{dashes}BEGIN {label}{dashes}\n{body}\n{dashes}END {label}{dashes}"
 
@@ -81,6 +82,10 @@ SHAPED: dict[str, Callable[[Maker], str]] = {
     "stripe key": lambda maker: maker.one("sk", "pk", "rk") + maker.one("_live_", "_test_") + maker.of(ALNUM, 24),
     "webhook secret": lambda maker: "wh" + "sec_" + maker.of(ALNUM, 32),
     "npm token": lambda maker: "np" + "m_" + maker.of(ALNUM, 36),
+    "groq key": lambda maker: "gs" + "k_" + maker.of(ALNUM, 52),
+    "grafana token": lambda maker: "gl" + "sa_" + maker.of(ALNUM, 32) + "_" + maker.of(HEX, 8),
+    "sentry token": lambda maker: "sn" + "trys_" + _encoded({"org": maker.of(LOWER, 8)}) + "_" + maker.of(BASE64, 43),
+    "figma token": lambda maker: "fi" + "gd_" + maker.of(URLSAFE, 40),
     "pypi token": lambda maker: "py" + "pi-" + maker.of(URLSAFE, 80),
     "private key": _private_key,
 }
