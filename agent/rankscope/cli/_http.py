@@ -8,7 +8,7 @@ import typer
 
 from rankscope._settings import Settings
 from rankscope._tracing_options import TracingOptions
-from rankscope.up import require
+from rankscope.up import HTTP_INGEST_PORT, require
 
 if TYPE_CHECKING:
     from rankscope.front import Front
@@ -19,7 +19,7 @@ Http = Annotated[
         "--http",
         envvar="RANKSCOPE_HTTP_LISTEN",
         metavar="ADDRESS",
-        help="Take trace events over HTTP too, at host:port; without a port at 8472.",
+        help=f"Take trace events over HTTP too, at host:port; without a port at {HTTP_INGEST_PORT}.",
         show_default="not over HTTP",
     ),
 ]

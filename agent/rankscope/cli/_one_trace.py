@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from rankscope.cli._output import cell, duration, plural, printable
-from rankscope.cli._tree import branches
+from rankscope.cli._tree import branches, name_cell
 from rankscope.up import Json
 
 SPANS_A_PAGE = 1_000
-NAME_WIDTH = 40
 
 _END = ("└─ ", "   ")
 _FORK = ("├─ ", "│  ")
@@ -109,8 +108,7 @@ def _span_line(span: Mapping[str, Any], lead: str) -> str:
     error = f" {printable(span['error_type'])}" if span.get("error_type") else ""
     where = f"  rank {span['rank']}" if "rank" in span and not span["depth"] else ""
     faults = "".join(f"  {word}" for name, word in (("orphan", "orphan"), ("cycle_cut", "cycle")) if span.get(name))
-    name = f"{lead}{printable(span['name'])}".ljust(NAME_WIDTH)
-    return f"{name}{duration(_lasted(span)):>10}{where}{status}{error}{faults}"
+    return f"{name_cell(lead, span)}{duration(_lasted(span)):>10}{where}{status}{error}{faults}"
 
 
 def _lasted(span: Mapping[str, Any]) -> object:

@@ -8,10 +8,10 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
-from rankscope.cli._one_trace import NAME_WIDTH, TraceTree, span_lines, trace_lines
-from rankscope.cli._output import duration, plural, printable, say, say_json, say_rest, say_warnings
+from rankscope.cli._one_trace import TraceTree, span_lines, trace_lines
+from rankscope.cli._output import duration, plural, say, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
-from rankscope.cli._tree import branches, rank_lines
+from rankscope.cli._tree import NAME_WIDTH, branches, name_cell, rank_lines
 from rankscope.up import Client, Json, quoted
 
 SPANS_SHOWN = 400
@@ -175,8 +175,4 @@ def _merged_line(node: Mapping[str, Any], lead: str) -> str:
     slowest = "" if node["slowest_rank"] is None else f"  rank {node['slowest_rank']}"
     missing: Sequence[int] = node["missing_ranks"]
     gone = f"  not on rank {', '.join(map(str, missing))}" if missing else ""
-    return f"{_named(lead, node)}{times}{slowest}{gone}"
-
-
-def _named(lead: str, row: Mapping[str, Any]) -> str:
-    return f"{lead}{printable(row['name'])}".ljust(NAME_WIDTH)
+    return f"{name_cell(lead, node)}{times}{slowest}{gone}"

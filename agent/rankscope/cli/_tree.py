@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankscope.cli._output import duration
+from rankscope.cli._output import duration, printable
 
 BAR_WIDTH = 24
+NAME_WIDTH = 40
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -27,6 +28,11 @@ def branches(depths: Sequence[int]) -> list[str]:
         prefixes.append(above + corner if depth else "")
         open_below = {level: True for level in open_below if level < depth} | {depth: True}
     return prefixes[::-1]
+
+
+def name_cell(lead: str, row: Mapping[str, Any]) -> str:
+    """A row's name behind the lines that lead to it, as wide as the column of names."""
+    return f"{lead}{printable(row['name'])}".ljust(NAME_WIDTH)
 
 
 def rank_lines(ranks: Sequence[Mapping[str, Any]]) -> list[str]:

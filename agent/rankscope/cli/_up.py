@@ -31,7 +31,10 @@ from rankscope.cli._output import say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder
 from rankscope.demo import DemoOptions, run_demo
 from rankscope.up import (
+    GATEWAY_PORT,
+    HTTP_INGEST_PORT,
     LOOPBACK,
+    QUERY_PORT,
     DataFolder,
     Endpoints,
     LocalServer,
@@ -52,13 +55,13 @@ def up(  # noqa: PLR0913 - one for each option
     home: Home = None,
     query_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the query service; 0 takes any free one.")
-    ] = 8470,
+    ] = QUERY_PORT,
     gateway_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the gateway (gRPC); 0 takes any free one.")
-    ] = 8471,
+    ] = GATEWAY_PORT,
     http_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the HTTP ingest; 0 takes any free one.")
-    ] = 8472,
+    ] = HTTP_INGEST_PORT,
     detach: Annotated[bool, typer.Option("--detach", help="Run in the background; output goes to up.log.")] = False,
     wait_ready: Annotated[
         bool, typer.Option("--wait-ready", help="With --detach: return when everything answers.")

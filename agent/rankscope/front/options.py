@@ -5,13 +5,12 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope._plaintext import is_loopback_host
 from rankscope.errors import ConfigError
-from rankscope.up import server_context
+from rankscope.up import HTTP_INGEST_PORT, INSECURE, Remedies, exposure_fault, server_context
 from rankscope_proto.keys import KeyFileError, KeyRing
 
-DEFAULT_PORT = 8472
 MAX_PORT = 65_535
+_REMEDIES = Remedies(keys="--http-keys", tls="--http-tls-cert", trust=f"set {INSECURE}=1")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]+)(?::(\d{1,5}))?")
 
 
@@ -31,7 +30,7 @@ class FrontOptions:
     """
 
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
+    port: int = HTTP_INGEST_PORT
     keys: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -45,13 +44,12 @@ class FrontOptions:
         Raises:
             ConfigError: it would listen beyond loopback without keys or without TLS, or TLS is given by half.
         """
-        files = {"--http-keys": self.keys, "--http-tls-cert": self.tls_cert}
-        lacking = [option for option, path in files.items() if path is None]
-        if lacking and not self.is_insecure and not is_loopback_host(self.host):
-            raise ConfigError(
-                f"--http {self.host} is refused: it would listen beyond loopback without {' and '.join(lacking)}; "
-                "give it both, or set RANKSCOPE_INSECURE=1 where everybody who can reach it is trusted"
-            )
+        has_keys, has_tls = self.keys is not None, self.tls_cert is not None
+        fault = exposure_fault(
+            self.host, has_keys=has_keys, has_tls=has_tls, is_insecure=self.is_insecure, remedies=_REMEDIES
+        )
+        if fault:
+            raise ConfigError(f"--http {self.host} is refused: {fault}")
         if (self.tls_key or self.tls_client_ca) and not self.tls_cert:
             raise ConfigError("--http-tls-key and --http-tls-client-ca go with --http-tls-cert")
 
@@ -84,7 +82,7 @@ def host_and_port(address: str) -> tuple[str, int]:
         ConfigError: it is none of these.
     """
     found = _ADDRESS.fullmatch(address)
-    port = int(found[2] or DEFAULT_PORT) if found else -1
+    port = int(found[2] or HTTP_INGEST_PORT) if found else -1
     if found is None or port > MAX_PORT:
-        raise ConfigError(f"--http {address!r} is no address: write one such as 127.0.0.1:{DEFAULT_PORT}")
+        raise ConfigError(f"--http {address!r} is no address: write one such as 127.0.0.1:{HTTP_INGEST_PORT}")
     return found[1].strip("[]"), port

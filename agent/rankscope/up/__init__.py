@@ -5,21 +5,25 @@ them when nothing runs; `Client` speaks to whichever answers.
 """
 
 from rankscope._plaintext import is_loopback_host
-from rankscope.up._access import Access, PlainTextKeyError, exposure_fault, server_context
+from rankscope.up._access import INSECURE, Access, PlainTextKeyError, Remedies, exposure_fault, server_context
 from rankscope.up._background import end, running_server, start_detached
 from rankscope.up._calling import call, is_usual
 from rankscope.up._client import BadUrlError, Client, Json, RefusedError, UnreachableError, quoted
 from rankscope.up._errors import FolderHeldError, MissingExtraError, PartFailedError, UpError
 from rankscope.up._folder import DataFolder, Holder
 from rankscope.up._parts import tethered
-from rankscope.up._ports import LOOPBACK
+from rankscope.up._ports import GATEWAY_PORT, HTTP_INGEST_PORT, LOOPBACK, QUERY_PORT
 from rankscope.up._public import Public
 from rankscope.up._reading import NothingKeptError, reading
 from rankscope.up._server import Endpoints, LocalServer, Ports, free_ports, moved
 from rankscope.up._services import importing, load_command, load_service, require
 
 __all__ = [
+    "GATEWAY_PORT",
+    "HTTP_INGEST_PORT",
+    "INSECURE",
     "LOOPBACK",
+    "QUERY_PORT",
     "Access",
     "BadUrlError",
     "Client",
@@ -36,6 +40,7 @@ __all__ = [
     "Ports",
     "Public",
     "RefusedError",
+    "Remedies",
     "UnreachableError",
     "UpError",
     "call",

@@ -20,10 +20,6 @@ from rankscope_proto.keys import masked
 KEY = "RANKSCOPE_KEY"
 INSECURE = "RANKSCOPE_INSECURE"
 _TRUE_WORDS = frozenset({"1", "true", "yes", "on", "t", "y"})
-_REMEDIES = {
-    "keys": "keys (--keys, RANKSCOPE_KEYS; `rankscope keys create` makes them)",
-    "TLS": "a certificate (--tls-cert, RANKSCOPE_TLS_CERT; --tls-key, RANKSCOPE_TLS_KEY)",
-}
 _SENDABLE = re.compile(r"[!-~]+", re.ASCII)
 
 
@@ -33,7 +29,27 @@ class PlainTextKeyError(UpError):
     code = "plain_text_key"
 
 
-def exposure_fault(host: str, *, has_keys: bool, has_tls: bool, is_insecure: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """What a tier is told to be given, in its own options.
+
+    Attributes:
+        keys: Where it asks for no keys.
+        tls: Where it speaks no TLS.
+        trust: How it is told that the network is trusted.
+    """
+
+    keys: str = "keys (--keys, RANKSCOPE_KEYS; `rankscope keys create` makes them)"
+    tls: str = "a certificate (--tls-cert, RANKSCOPE_TLS_CERT; --tls-key, RANKSCOPE_TLS_KEY)"
+    trust: str = f"say --insecure ({INSECURE}=1)"
+
+
+_REMEDIES = Remedies()
+
+
+def exposure_fault(
+    host: str, *, has_keys: bool, has_tls: bool, is_insecure: bool, remedies: Remedies = _REMEDIES
+) -> str:
     """Why a tier must not listen on `host` as it is set up; "" where it may.
 
     Args:
@@ -41,14 +57,15 @@ def exposure_fault(host: str, *, has_keys: bool, has_tls: bool, is_insecure: boo
         has_keys: Whether it asks for keys.
         has_tls: Whether it speaks TLS.
         is_insecure: Whether its operator said that the network is trusted.
+        remedies: What it is told to be given.
     """
-    lacking = [word for word, is_there in (("keys", has_keys), ("TLS", has_tls)) if not is_there]
+    needed = (("keys", remedies.keys, has_keys), ("TLS", remedies.tls, has_tls))
+    lacking = {word: remedy for word, remedy, is_there in needed if not is_there}
     if not lacking or is_insecure or is_loopback_host(host):
         return ""
     return (
         f"it would listen on {host}, beyond loopback, without {' and without '.join(lacking)}: "
-        f"give it {' and '.join(_REMEDIES[word] for word in lacking)}, "
-        f"or say --insecure ({INSECURE}=1) where everybody who can reach it is trusted"
+        f"give it {' and '.join(lacking.values())}, or {remedies.trust} where everybody who can reach it is trusted"
     )
 
 
