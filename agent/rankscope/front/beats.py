@@ -3,19 +3,24 @@
 from collections.abc import Sequence
 
 from rankscope._block import Block, Column
+from rankscope._checked import KINDS
 from rankscope.front.book import Kept
 from rankscope.front.halves import Half
-from rankscope_proto.names import SpanKind
 
 MAX_TRACES = 256
-MAX_STACK = 64
-"""Spans told of a trace, and traces told of a run: the first begun."""
+"""Traces told of a run: those heard of last."""
 
-_KINDS = {kind.value: kind.code for kind in SpanKind}
+MAX_STACK = 64
+"""Spans told of a trace: the first begun."""
 
 
 def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
-    """The open spans of a run as a block of `open_spans`; one row without any where nothing is open."""
+    """The open spans of a run as a block of `open_spans`; one row without any where nothing is open.
+
+    Args:
+        spans: The open spans, those heard of last first.
+        at_ns: When they are open, ns since the epoch.
+    """
     stacks: dict[bytes, list[tuple[Kept, Half]]] = {}
     for kept in spans:
         stacks.setdefault(kept.trace, []).append((kept, Half.of_text(kept.body)))
@@ -29,7 +34,7 @@ def heartbeat(spans: Sequence[Kept], *, at_ns: int) -> Block:
         "stack_start": [half.started_ns for _, half in flat],
         "stack_trace_hi": [int.from_bytes(kept.trace[:8], "big") for kept, _ in flat],
         "stack_trace_lo": [int.from_bytes(kept.trace[8:], "big") for kept, _ in flat],
-        "stack_kind": [_KINDS.get(str(half.value("kind") or "custom"), 0) for _, half in flat],
+        "stack_kind": [KINDS.get(str(half.value("kind") or "custom"), 0) for _, half in flat],
         "stack_n": [len(stack) for stack in rows],
     }
     return Block("open_spans", len(rows), columns)

@@ -19,6 +19,9 @@ from rankscope.errors import RankscopeError
 from rankscope.front.errors import UnavailableError
 
 VERSION = 1
+KEPT_NS = 24 * 3600 * 10**9
+"""How long an answer is kept, a span of which nothing is heard, and that a span was written."""
+
 MOST_BYTES = 1024**3
 """Of the file. Beyond it nothing new is taken until spans end, expire or are sent."""
 
@@ -268,10 +271,6 @@ class Book:
         """Forget answers and written spans that are due."""
         self._file.execute("DELETE FROM answers WHERE due <= ?", (now_ns,))
         self._file.execute("DELETE FROM spans WHERE state = ? AND due <= ?", (State.WRITTEN, now_ns))
-
-    def count(self, state: State) -> int:
-        """How many spans are in a state."""
-        return self._number("SELECT count(*) FROM spans WHERE state = ?", state)
 
     def _prepare(self, path: Path) -> None:
         self._file.execute("PRAGMA journal_mode = WAL")

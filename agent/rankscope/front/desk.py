@@ -16,11 +16,11 @@ from rankscope._bounds import PATH
 from rankscope._clock import Clock
 from rankscope.front import events
 from rankscope.front.beats import heartbeat
-from rankscope.front.book import Answer, Book, Kept, RunName, State
+from rankscope.front.book import KEPT_NS, Answer, Book, Kept, RunName, State
 from rankscope.front.errors import ConflictError, FrontError, InvalidRequestError
 from rankscope.front.events import Event, Request
 from rankscope.front.halves import Half
-from rankscope.front.masking import masked, masked_text
+from rankscope.front.masking import masked
 from rankscope.front.outbox import MOST_STREAMS, Outbox
 from rankscope.front.paths import placed
 from rankscope.privacy import Redactor
@@ -30,9 +30,6 @@ from rankscope_proto.failpoints import reach
 logger = logging.getLogger(__name__)
 
 S_NS = 10**9
-OPEN_NS = 24 * 3600 * S_NS
-"""How long a span is kept of which nothing is heard, and an answer."""
-
 STRAGGLERS_NS = 10 * S_NS
 """How long a closed span waits for events that came before its end and are not here yet."""
 
@@ -117,7 +114,7 @@ class Desk:
             self._book.refuse_when_full()
             request = events.read(document, now_ns=self._clock.wall_ns())
             answer = Answer(digest, self._taken(run, request))
-            self._book.note_answer(run, place, answer, due=self._clock.wall_ns() + OPEN_NS)
+            self._book.note_answer(run, place, answer, due=self._clock.wall_ns() + KEPT_NS)
             reach("front.before_accept")
         reach("front.after_accept")
         self._beat_at = min(self._beat_at, self._beaten_ns + SOON_NS)
@@ -174,7 +171,7 @@ class Desk:
             "inserted": taken.inserted,
             "trace_ids": sorted(taken.traces),
             "summary_updates": len(taken.traces),
-            "warnings": [masked_text(text, self._redactor) for text in _warnings(request, taken)],
+            "warnings": [self._redactor.text(text) for text in _warnings(request, taken)],
         }
         return orjson.dumps(answer).decode()
 
@@ -188,7 +185,7 @@ class Desk:
     def _kept(self, trace: bytes, span: bytes, half: Half, /) -> Kept:
         now_ns = self._clock.wall_ns()
         if not half.is_closed:
-            return Kept(trace, span, State.OPEN, now_ns + OPEN_NS, half.as_text())
+            return Kept(trace, span, State.OPEN, now_ns + KEPT_NS, half.as_text())
         due = now_ns if half.is_whole else now_ns + STRAGGLERS_NS
         return Kept(trace, span, State.CLOSED, due, half.as_text())
 

@@ -58,11 +58,6 @@ def masked(event: Event, redactor: "Redactor") -> Event:
     return replace(event, stated=stated)
 
 
-def masked_text(text: str, redactor: "Redactor") -> str:
-    """A text of ours that quotes a client's."""
-    return redactor.text(text)
-
-
 @dataclass(slots=True)
 class _Mask:
     redactor: "Redactor"

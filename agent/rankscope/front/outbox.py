@@ -12,15 +12,12 @@ from rankscope._block import Block
 from rankscope._clock import Clock
 from rankscope._export import SealedBatch
 from rankscope._settings import Settings
-from rankscope.front.book import Book, Kept, RunName
+from rankscope.front.book import KEPT_NS, Book, Kept
 from rankscope.front.rows import Whole, block_of
 from rankscope.front.stream import Stream
 from rankscope.spool import SpoolError, SpoolHead, SpoolReader, SpoolWriter
 from rankscope_proto.failpoints import reach
 from rankscope_proto.v1.batch_pb2 import Batch
-
-KEPT_NS = 24 * 3600 * 10**9
-"""How long it is known that a span was written."""
 
 MOST_STREAMS = 64
 """Runs with an open spool at a time; of more, the one that was quiet for longest ends its stream."""
@@ -91,10 +88,6 @@ class Outbox:
     def streams(self) -> Mapping[int, int]:
         """Runs with an open spool, and when each was used last, in ns."""
         return {run: stream.used_ns for run, stream in self._streams.items()}
-
-    def name(self, run: int) -> RunName:
-        """The run of a number."""
-        return self._book.run_name(run)
 
     def end(self, run: int) -> None:
         """End a run's stream in order."""

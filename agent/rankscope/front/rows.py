@@ -9,19 +9,16 @@ from typing import cast
 
 from rankscope._block import Block, Column
 from rankscope._bounds import LINKS
+from rankscope._checked import KINDS, STATUSES
 from rankscope.front.halves import Half
 from rankscope.front.masking import LINK_TEXTS, METRIC_TEXTS
+from rankscope.privacy import REDACTED
 from rankscope_proto.columns import SPANS
-from rankscope_proto.names import SPAN_FLAGS, Capture, RedactionState, SpanKind, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, Capture, RedactionState, SpanStatus
 
 MAX_DEPTH = 64
 """Ancestors that are looked for: a deeper tree is drawn from its parents' ids."""
 
-MASKS = ("[REDACTED]",)
-"""What a client that masks by itself leaves."""
-
-_KINDS = {kind.value: kind.code for kind in SpanKind}
-_STATUSES = {status.value: status.code for status in SpanStatus}
 _STEP, _STATED_RANK = (1 << (SPANS.field(name).optional or 0) for name in ("step", "stated_rank"))
 _PREVIEWS = {"inputs": "input_preview", "outputs": "output_preview", "error_preview": "error_preview"}
 
@@ -57,8 +54,8 @@ def block_of(spans: Sequence[Whole]) -> Block:
         "trace_lo": [int.from_bytes(span.trace[8:], "big") for span in spans],
         "parent_span_id": [int(str(half.value("parent_span_id") or "0"), 16) for half in halves],
         "name": [_text(half, "name") for half in halves],
-        "kind": [_KINDS[_text(half, "kind") or "custom"] for half in halves],
-        "status": [_STATUSES.get(half.status, SpanStatus.OK.code) for half in halves],
+        "kind": [KINDS[_text(half, "kind") or "custom"] for half in halves],
+        "status": [STATUSES.get(half.status, SpanStatus.OK.code) for half in halves],
         "start": [start for start, _ in times],
         "duration": [duration for _, duration in times],
         "depth": [span.depth for span in spans],
@@ -93,7 +90,7 @@ def _capture(half: Half) -> int:
 
 def _redaction(half: Half) -> int:
     previews = [text for name in _PREVIEWS.values() if (text := _text(half, name))]
-    has_mask = any(mask in text for mask in MASKS for text in previews)
+    has_mask = any(REDACTED in text for text in previews)  # a client that masks by itself leaves the same
     if half.masked or has_mask or half.value("redaction_state") == "redacted":
         return RedactionState.REDACTED.code
     return RedactionState.NOTHING_TO_REDACT.code if previews else 0
