@@ -38,7 +38,7 @@ QUIET_S = 1.0
 """After which a request that lay in the socket of a store that was stopped is among its inserts, or over.
 
 A writer that was killed leaves such requests. What completes a batch has tokens of its own: it and the request that
-came behind it doubled 40 rows, once in four runs of the fault suite on a machine at eight times its load."""
+came behind it would double rows."""
 
 MOST_TURNS = 3
 """Times that what is lacking is added, each under other tokens: rows that expired already are never there."""

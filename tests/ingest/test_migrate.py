@@ -1,14 +1,32 @@
 """Migrations: once, in order, and never over tables that are not ours."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import SecretStr
 
 from rankscope_ingest.clickhouse import TARGETS, Store
+from rankscope_ingest.entries import varint
 from rankscope_ingest.errors import ConfigError, StoreUncertain, StoreUnfit
 from rankscope_ingest.migrate import check_migrated, migrate, run
 from rankscope_ingest.retention import keep_for
 from rankscope_proto.storage import migrations
+from tests.ground.stores import FrontProcess
 from tests.ground.stores import Store as Front
+from tests.ingest.batches import Sender
+from tests.ingest.writing import full
+
+
+def body_of(sender: Sender) -> bytes:
+    """An insert of one batch with rows for every table."""
+    payload = full(sender).payload
+    return varint(len(payload)) + payload
+
+
+async def rows_of(store: Store) -> dict[str, int]:
+    """How many rows each table has."""
+    found = {table: await store.rows(f"SELECT count() FROM {table}") for table in TARGETS}
+    return {table: int(str(rows[0][0])) for table, rows in found.items()}
 
 
 async def test_migrating_makes_every_table_and_migrating_again_does_nothing(clickhouse_front: Front) -> None:
@@ -21,6 +39,60 @@ async def test_migrating_makes_every_table_and_migrating_again_does_nothing(clic
     assert first == [migration.name for migration in migrations()]
     assert second == []
     assert set(TARGETS) <= tables
+
+
+async def test_an_insert_repeated_after_the_store_restarted_adds_nothing_to_tables_just_made(tmp_path: Path) -> None:
+    process = FrontProcess(tmp_path)
+    store, body = Store(SecretStr(Front(process.url).url)), body_of(Sender())
+    try:
+        await migrate(store)
+        await store.write(body, token="repeated")
+        stored = await rows_of(store)
+
+        process.kill()
+        process.start()
+        process.await_ready()
+        await store.write(body, token="repeated")
+
+        assert min(stored.values()) > 0
+        assert await rows_of(store) == stored
+    finally:
+        await store.close()
+        process.stop()
+
+
+async def test_an_insert_repeated_after_a_migration_adds_nothing(
+    clickhouse_front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, body = Store(SecretStr(clickhouse_front.url)), body_of(Sender())
+    every = migrations()
+    monkeypatch.setattr("rankscope_ingest.migrate.migrations", lambda: every[:1])
+    await migrate(store)
+    await store.write(body, token="repeated")
+    stored = await rows_of(store)
+
+    monkeypatch.setattr("rankscope_ingest.migrate.migrations", lambda: every)
+    await migrate(store)
+    await store.write(body, token="repeated")
+
+    assert min(stored.values()) > 0
+    assert await rows_of(store) == stored
+    await store.close()
+
+
+async def test_a_migration_that_ended_while_a_view_was_named_anew_is_finished_by_the_next(
+    clickhouse_front: Front,
+) -> None:
+    store = Store(SecretStr(clickhouse_front.url))
+    await migrate(store)
+    clickhouse_front.client.command("RENAME TABLE spans_from_landing TO spans_from_landing_aside")
+    clickhouse_front.client.command("ALTER TABLE schema_migrations DELETE WHERE version = 3 SETTINGS mutations_sync=2")
+
+    await migrate(store)
+    await store.write(body_of(Sender()), token="once")
+
+    assert min((await rows_of(store)).values()) > 0
+    await store.close()
 
 
 async def test_another_text_under_an_applied_version_is_refused(clickhouse_front: Front) -> None:
