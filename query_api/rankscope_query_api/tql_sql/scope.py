@@ -1,0 +1,177 @@
+"""What the values of one SELECT can be made of: the entity's table, what is joined to it, what a window computes.
+
+Values are compiled first and ask for what they need; `Scope.rows` then says where all of it comes from. Every table
+reference, in whatever depth, compares project and run with their parameters in its own SELECT.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.expressions.core import Expr
+
+from rankscope.tql.fields import SECTION, Entity
+from rankscope_query_api.tql_sql.expressions import all_of, call, column, constant, number
+from rankscope_query_api.tql_sql.parameters import Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value comes from.
+
+    Attributes:
+        value: The value; NULL or meaningless where `present` is false.
+        present: True where the row has it; None: always.
+        nullable: Whether `value` (or `present`) itself can be NULL.
+        absent: The value that stands for "nothing", None if none does.
+        is_float: Whether it can be NaN.
+        table: ClickHouse type, without Nullable.
+    """
+
+    value: Expr
+    present: Expr | None
+    nullable: bool
+    absent: int | str | None
+    is_float: bool
+    table: str
+
+    @property
+    def or_null(self) -> Expr:
+        """The value, NULL where the row has none."""
+        if self.absent is not None:
+            return call("nullIf", self.value.copy(), constant(self.absent))
+        if self.present is None or (self.nullable and isinstance(self.value, exp.Column)):
+            return self.value.copy()
+        return call("if", self.present.copy(), self.value.copy(), exp.null())
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A sub-select of one row a key, joined to the left of which it may lack rows.
+
+    Attributes:
+        name: What the sub-select is called.
+        grouped: The rows.
+        keys: Its key columns, and what each equals in a row of the left side.
+        columns: What was asked of it, by the name it has to the outside.
+    """
+
+    name: str
+    grouped: exp.Query
+    keys: Mapping[str, Expr]
+    columns: dict[str, Expr] = field(default_factory=dict[str, Expr])
+
+    @property
+    def there(self) -> Expr:
+        """Whether a row has its counterpart."""
+        return exp.EQ(this=call("ifNull", column(self._named("there")), number(0)), expression=number(1))
+
+    def column(self, value: Expr) -> Expr:
+        """A value over its columns, as the outside sees it; NULL or meaningless where nothing is there."""
+        known = next((name for name, asked in self.columns.items() if asked == value), None)
+        name = known or self._named(f"v{len(self.columns)}")
+        self.columns[name] = value
+        return column(name)
+
+    def join(self, select: exp.Select) -> None:
+        """Joins it to what a SELECT reads."""
+        keys = {self._named(f"k{at}"): known for at, known in enumerate(self.keys)}
+        shown = [exp.alias_(column(known), name) for name, known in keys.items()]
+        shown += [exp.alias_(value.copy(), name) for name, value in self.columns.items()]
+        inner = exp.select(*shown, exp.alias_(number(1), self._named("there"))).from_(self.grouped.subquery("grouped"))
+        pairs = zip(keys, self.keys.values(), strict=True)
+        on = all_of([exp.EQ(this=outer.copy(), expression=column(name)) for name, outer in pairs])
+        select.join(inner.subquery(f"{self.name}_joined"), on=on, join_type="LEFT", copy=False)
+
+    def _named(self, part: str) -> str:
+        """A name that no column of a table has."""
+        return f"{self.name}__{part}"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A column that is computed beside the rows.
+
+    Attributes:
+        name: What it is called.
+        value: The expression, over the table's columns and those computed before.
+        level: How many SELECTs lie under it: what another computed column is made of lies deeper.
+    """
+
+    name: str
+    value: Expr
+    level: int
+
+
+@dataclass
+class Scope:
+    """The values of one SELECT.
+
+    Attributes:
+        entity: What its rows are.
+        project: The only project to read.
+        run: The only run to read; None: all of the project.
+        parameters: Where values are bound.
+        outputs: Columns of the stage before, by name; None: its rows are the entity's own.
+        joined: What is joined to the rows, by the name of the join.
+        computed: Windows, and what they are made of, in the order they were asked for.
+        narrowing: Conditions that hold for all rows of a series or none, for the rows under the windows.
+    """
+
+    entity: Entity
+    project: str
+    run: str | None
+    parameters: Parameters = field(default_factory=Parameters)
+    outputs: Mapping[str, Source] | None = None
+    joined: dict[str, Joined] = field(default_factory=dict[str, Joined])
+    computed: list[Computed] = field(default_factory=list[Computed])
+    narrowing: list[Expr] = field(default_factory=list[Expr])
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """What was joined to the rows, for people."""
+        return tuple(self.joined)
+
+    def behind(self, outputs: Mapping[str, Source]) -> "Scope":
+        """The scope of a stage whose rows are what another stage made."""
+        return Scope(self.entity, self.project, self.run, self.parameters, outputs=outputs)
+
+    def companion(self, entity: Entity) -> "Scope":
+        """The scope of other rows in the same statement."""
+        return Scope(entity, self.project, self.run, self.parameters)
+
+    def restriction(self) -> list[Expr]:
+        """The conditions of every table reference: one project and, unless all are meant, one run."""
+        scoped = [self._equals("project", "project", value=self.project)]
+        if self.run is not None:
+            scoped.append(self._equals("run_id", "run", value=self.run))
+        return scoped
+
+    def compute(self, value: Expr) -> Expr:
+        """A column that is computed beside the rows, under a name of its own."""
+        known = {one.name: one for one in self.computed}
+        same = next((one.name for one in self.computed if one.value == value), None)
+        if same is not None:
+            return column(same)
+        under = [known[found.name].level + 1 for found in value.find_all(exp.Column) if found.name in known]
+        made = Computed(f"computed__{len(self.computed)}", value.copy(), max(under, default=0))
+        self.computed.append(made)
+        return column(made.name)
+
+    def rows(self) -> exp.Select:
+        """A SELECT of nothing yet, from the rows with all that their values have asked for."""
+        select = exp.select().from_(self._table()).where(all_of(self.restriction()), copy=False)
+        for joined in self.joined.values():
+            joined.join(select)
+        if self.computed and self.narrowing:
+            select.where(all_of([part.copy() for part in self.narrowing]), copy=False)
+        for level in range(max((one.level + 1 for one in self.computed), default=0)):
+            made = [exp.alias_(one.value.copy(), one.name) for one in self.computed if one.level == level]
+            select = exp.select().from_(select.select(exp.Star(), *made).subquery(f"rows_{level}"))
+        return select
+
+    def _table(self) -> exp.Table:
+        return exp.to_table(SECTION[self.entity].table)
+
+    def _equals(self, name: str, parameter: str, *, value: str) -> Expr:
+        return exp.EQ(this=exp.column(name), expression=self.parameters.named(parameter, value, table="String"))
