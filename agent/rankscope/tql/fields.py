@@ -2,10 +2,10 @@
 
 Whatever reaches SQL as an identifier is a column named here. A field belongs to an entity: the
 kind of row a query returns. Fields without a scope (`rank`, `step`) exist for every entity that
-has the column; attributes and metrics (`attr.x`, `metric.x`) are keys of the span's maps.
+has the column; attributes and metrics (`attr.x`, `metric.x`) are keys of the span's maps. What a
+row does not hold itself (the name of its run, the duration of its trace) is looked up: `Origin`.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +23,20 @@ class Entity(StrEnum):
     SCALAR = "scalar"
     GAP = "gap"
     EVENT = "event"
+    TRACE = "trace"
+    RUN = "run"
+
+
+class Origin(StrEnum):
+    """Where a field's value comes from: the row itself, or what is looked up by keys that the row has."""
+
+    ROW = "row"
+    RUN = "run"
+    LAUNCH = "launch"
+    PLACE = "place"
+    MODULE = "module"
+    TRACE = "trace"
+    TREE = "tree"
 
 
 class Type(StrEnum):
@@ -38,6 +52,7 @@ class Type(StrEnum):
     TIME = "time"
     ID = "id"
     ATTRIBUTE = "attribute"
+    LIST = "list"
 
 
 NUMBERS = {Type.INTEGER, Type.FLOAT}
@@ -58,7 +73,8 @@ class Field:
     Attributes:
         name: As a query writes it: `rank`, `tensor.l2`, `attr` and `metric` without the key.
         entity: The rows that have it.
-        column: Columns of the entity's table; two for a trace id and for a sum of columns.
+        column: Columns of the entity's table; two for a trace id and for a sum of columns. Of a field that is looked
+            up: what the look-up calls it.
         type: Type of its values.
         table: ClickHouse type of the column.
         low: Least value (inclusive) of an integer, duration or time.
@@ -67,6 +83,7 @@ class Field:
         nullable: Whether the column itself can be NULL.
         absent: The value that stands for "missing" in a column that cannot be NULL; None: never missing.
         meaning: One sentence.
+        origin: Where the value comes from. Looked up values are NULL where nothing is found.
     """
 
     name: str
@@ -80,6 +97,7 @@ class Field:
     nullable: bool = False
     absent: str | int | None = None
     meaning: str = ""
+    origin: Origin = Origin.ROW
 
     @property
     def id_digits(self) -> int:
@@ -94,7 +112,7 @@ SECTION: Mapping[Entity, Section] = {
     Entity.GAP: columns.GAPS,
     Entity.EVENT: columns.EVENTS,
 }
-"""The section, and so the table, of each entity."""
+"""The section, and so the table, of each entity that is stored as rows of its own."""
 
 TIME_COLUMN: Mapping[Entity, str] = {
     Entity.TENSOR: "time",
@@ -107,6 +125,14 @@ TIME_COLUMN: Mapping[Entity, str] = {
 
 MAPS: Mapping[str, tuple[str, ...]] = {"attr": ("attributes", "numbers"), "metric": ("metrics",)}
 """Map columns of a span behind each scope whose keys are free: texts first, then numbers."""
+
+KEYED: Mapping[str, tuple[Type, Origin]] = {
+    "attr": (Type.ATTRIBUTE, Origin.ROW),
+    "metric": (Type.FLOAT, Origin.ROW),
+    "run.config": (Type.ATTRIBUTE, Origin.RUN),
+    "mesh": (Type.INTEGER, Origin.PLACE),
+}
+"""Every scope whose keys are free, with what is under them and where that comes from."""
 
 _UNSCOPED_HEADER = {
     "rank": "rank",
@@ -121,6 +147,7 @@ _UNSCOPED_HEADER = {
 _UNSCOPED = ("step", "microstep", "phase")
 _RENAMED = {
     (Entity.SPAN, "parent_span_id"): "span.parent_id",
+    (Entity.GAP, "data_kind"): "gap.kind",
     (Entity.TENSOR, "module"): "module.path",
     (Entity.TENSOR, "layer_index"): "layer.index",
     (Entity.TENSOR, "layer_type"): "layer.type",
@@ -136,24 +163,10 @@ _RANGE = {
 }
 
 LATER: Mapping[str, str] = {
-    "attempt": "the ordinal of a launch",
-    "mesh": "mesh coordinates",
-    "run.name": "what a run is called; run.id is there",
-    "run.status": "where a run stands",
-    "run.tag": "the tags of a run",
-    "run.config": "the configuration of a run",
-    "trace": "fields of whole traces",
-    "system": "node and device figures",
-    "hit": "breakpoint hits",
-    "module.type": "the type of a module; layer.type is there",
-    "module.class": "the class of a module",
-    "layer.path": "the path of a layer; module.path is there",
-    "span.self_duration": "a span's time without its children",
-    "span.child_count": "the number of a span's children",
-    "tensor.shape": "comparing shapes",
-    "tensor.log2_hist": "comparing histograms",
+    "system": "nothing records node and device figures yet",
+    "hit": "nothing records the hits of breakpoints yet",
 }
-"""Names of the language that this version does not answer: a whole scope, or one field."""
+"""Scopes of the language that no row can have, with the reason."""
 
 
 def _type_of(declared: Declared) -> Type:
@@ -223,59 +236,122 @@ def _unscoped(entity: Entity) -> Iterator[Field]:
 
 
 def _composed() -> Iterator[Field]:
-    """Fields that are no single column: a trace id is two halves, an end is start and duration."""
+    """Fields that are no single value of a column: a trace id is two halves, an end is start and duration."""
     trace = "Id of the trace: 32 hexadecimal digits."
-    yield Field("span.trace_id", Entity.SPAN, ("trace_hi", "trace_lo"), Type.ID, "UInt64", meaning=trace)
+    halves = ("trace_hi", "trace_lo")
+    yield Field("span.trace_id", Entity.SPAN, halves, Type.ID, "UInt64", meaning=trace)
+    yield Field("trace.id", Entity.SPAN, halves, Type.ID, "UInt64", meaning=trace)
+    yield Field("trace.id", Entity.TRACE, halves, Type.ID, "UInt64", meaning=trace)
     end = "Wall clock at the start plus the duration."
     low, high = _RANGE["Int64"]
     yield Field("span.end", Entity.SPAN, ("start", "duration"), Type.TIME, "Int64", low=low, high=high, meaning=end)
-    numel = _field(Entity.TENSOR, "tensor.numel", declared=columns.TENSOR_STATS.field("numel_local"))
-    yield numel
+    yield _field(Entity.TENSOR, "tensor.numel", declared=columns.TENSOR_STATS.field("numel_local"))
+    shape = "Local shape, written as [2, 3]; of a single number, []."
+    yield Field("tensor.shape", Entity.TENSOR, ("shape",), Type.STRING, "Array(UInt64)", meaning=shape)
+    hist = columns.TENSOR_STATS.field("log2_hist").meaning
+    yield Field("tensor.log2_hist", Entity.TENSOR, ("log2_hist",), Type.LIST, "Array(UInt64)", meaning=hist)
+
+
+_EVERY_ROW = tuple(SECTION)
+_EVERY_ROW_AND_TRACE = (*_EVERY_ROW, Entity.TRACE)
+_ANY = (*_EVERY_ROW_AND_TRACE, Entity.RUN)
+_SPANS = (Entity.SPAN, Entity.TRACE)
+
+
+def _looked_up(
+    origin: Origin, name: str, kind: Type, *, table: str, of: tuple[Entity, ...], meaning: str
+) -> list[Field]:
+    """A field of several entities that their rows do not hold themselves; its column is its name with "_" for "."."""
+    low, high = _RANGE.get(table, (0, 0))
+    found = name if "." in name else f"{origin}_{name}"
+    column = (found.replace(".", "_"),)
+    return [
+        Field(
+            name, entity, column, kind, table, low=low, high=high, nullable=True, meaning=meaning, origin=origin,
+            vocabulary=_VOCABULARIES.get(name, names.Code),
+        )
+        for entity in of
+    ]  # fmt: skip
+
+
+_VOCABULARIES: Mapping[str, Vocabulary] = {"run.status": names.RunStatus, "trace.status": names.SpanStatus}
+
+_LOOKED_UP: tuple[tuple[Origin, str, Type, str, tuple[Entity, ...], str], ...] = (
+    (Origin.RUN, "run.name", Type.STRING, "String", _ANY, "Name of the run, for people."),
+    (Origin.RUN, "run.status", Type.WORD, "UInt8", _ANY, "Where the run stands."),
+    (Origin.RUN, "run.tag", Type.LIST, "Array(String)", _ANY, "Tags of the run."),
+    (Origin.LAUNCH, "attempt", Type.INTEGER, "UInt32", _EVERY_ROW, "Ordinal of the launch in its run, from 0."),
+    (Origin.MODULE, "module.class", Type.STRING, "String", (Entity.TENSOR,), "Class of the module."),
+    (Origin.MODULE, "module.type", Type.STRING, "String", (Entity.TENSOR,), "Semantic type of the module."),
+    (Origin.MODULE, "layer.path", Type.STRING, "String", (Entity.TENSOR,), "Path of the nearest enclosing layer."),
+    (Origin.TRACE, "trace.root_name", Type.STRING, "String", _SPANS, "Name of the root span; missing without one."),
+    (Origin.TRACE, "trace.duration", Type.DURATION, "Int64", _SPANS, "From the first start to the last end."),
+    (Origin.TRACE, "trace.span_count", Type.INTEGER, "UInt64", _SPANS, "Spans of the trace."),
+    (Origin.TRACE, "trace.error_count", Type.INTEGER, "UInt64", _SPANS, "Spans of the trace that are in error."),
+    (Origin.TRACE, "trace.rank_count", Type.INTEGER, "UInt64", _SPANS, "Ranks that have a span of the trace."),
+    (
+        Origin.TRACE,
+        "trace.status",
+        Type.WORD,
+        "UInt8",
+        _SPANS,
+        "Error where a span is, else cancelled where one is, interrupted where every span is, else ok.",
+    ),
+    (Origin.TREE, "span.child_count", Type.INTEGER, "UInt64", (Entity.SPAN,), "Spans whose parent it is."),
+    (
+        Origin.TREE,
+        "span.self_duration",
+        Type.DURATION,
+        "Int64",
+        (Entity.SPAN,),
+        "Its duration less the sum of its children's, each from 0; at least 0.",
+    ),
+    (Origin.TRACE, "step", Type.INTEGER, "Int64", (Entity.TRACE,), "Step of the trace's first span that has one."),
+    (Origin.TRACE, "time", Type.TIME, "Int64", (Entity.TRACE,), "Start of the trace's first span."),
+    (Origin.RUN, "time", Type.TIME, "Int64", (Entity.RUN,), "When the first process joined the run."),
+)
+"""Origin, name, type, ClickHouse type, entities and meaning of each field that is looked up."""
+
+
+def _identity(entity: Entity) -> Iterator[Field]:
+    """What tells one trace or run from another."""
+    for declared in columns.HEADER:
+        if declared.name in {"project", "run_id"}:
+            yield _field(entity, _UNSCOPED_HEADER[declared.name], declared=declared)
+
+
+def _all_fields() -> Iterator[Field]:
+    for entity in SECTION:
+        yield from _unscoped(entity)
+        yield from _scoped(entity)
+    yield from _composed()
+    for entity in (Entity.TRACE, Entity.RUN):
+        yield from _identity(entity)
+    for origin, name, kind, table, of, meaning in _LOOKED_UP:
+        yield from _looked_up(origin, name, kind, table=table, of=of, meaning=meaning)
 
 
 def _table() -> dict[str, dict[Entity, Field]]:
     found: dict[str, dict[Entity, Field]] = {}
-    for entity in Entity:
-        for field in (*_unscoped(entity), *_scoped(entity)):
-            found.setdefault(field.name, {})[entity] = field
-    for field in _composed():
-        found[field.name] = {field.entity: field}
+    for field in _all_fields():
+        found.setdefault(field.name, {})[field.entity] = field
     return found
 
 
 FIELDS: Mapping[str, Mapping[Entity, Field]] = _table()
 """Every field by name, for each entity that has it."""
 
-SCOPES = {"tensor", "span", "scalar", "gap", "event", "module", "layer", "run", *MAPS}
+SCOPES = {"tensor", "span", "scalar", "gap", "event", "module", "layer", "run", "trace", "mesh", *MAPS}
 """What may stand before the dot."""
+
+_OWNERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "module": Entity.TENSOR, "layer": Entity.TENSOR}
 
 
 def scope_entity(scope: str) -> Entity | None:
-    """The entity a scope belongs to, None where the scope says nothing of it."""
-    if scope in MAPS:
-        return Entity.SPAN
-    if scope in {"module", "layer"}:
-        return Entity.TENSOR
-    return Entity(scope) if scope in set(Entity) else None
+    """The entity whose rows a scope says that a query is about, None where it says nothing of that.
 
-
-def nearest(name: str) -> str:
-    """The known name most like a wrong one, "" if none is near.
-
-    A scope that is right is believed: only then its fields are compared by what follows the dot.
+    `trace.` and `run.` say nothing by themselves: spans and other rows have such fields, too.
     """
-    scope, _, key = name.rpartition(".")
-    known = [*FIELDS, *LATER]
-    of_scope = {field.rpartition(".")[2]: field for field in known if field.rpartition(".")[0] == scope}
-    if near := difflib.get_close_matches(key, of_scope, n=1, cutoff=0.7):
-        return of_scope[near[0]]
-    if holding := [field for other, field in of_scope.items() if key in other.split("_")]:
-        return holding[0]
-    same_key = [field for field in known if field.rpartition(".")[2] == key]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8) if scope not in SCOPES else []
-    return (same_key or near or [""])[0]
-
-
-def nearest_scope(scope: str) -> str:
-    """The scope most like a wrong one, "" if none is near."""
-    return (difflib.get_close_matches(scope, sorted(SCOPES), n=1, cutoff=0.6) or [""])[0]
+    if scope in {Entity.TRACE, Entity.RUN}:
+        return None
+    return _OWNERS.get(scope) or (Entity(scope) if scope in set(Entity) else None)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from rankscope.tql import nodes
 from rankscope.tql.checked import Key, Operand
 from rankscope.tql.errors import TqlTypeError, TqlUnsupported
-from rankscope.tql.fields import FIELDS, LATER, MAPS, SCOPES, Entity, Type, nearest, nearest_scope, scope_entity
+from rankscope.tql.fields import FIELDS, LATER, MAPS, SCOPES, SECTION, Entity, Origin, Type, scope_entity
 from rankscope.tql.formatting import field_text
+from rankscope.tql.nearest import nearest, nearest_scope
 
 JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
 """Fields on which rows of two entities of one predicate agree: a condition on them holds of both."""
@@ -43,9 +44,19 @@ def entity_of(query: nodes.Query) -> Entity:
     if not named:
         hint = "add exists(tensor.name) for statistics, or exists(span.name) for spans"
         message = "nothing says what the rows are: every field here belongs to all kinds of rows"
-        expected = tuple(f"a field of {entity}." for entity in Entity)
+        expected = tuple(f"a field of {entity}." for entity in SECTION)
         raise TqlTypeError("no_entity", message, place=query.selection.place, expected=expected, hint=hint)
     return named[0]
+
+
+def _is_looked_up(field: nodes.FieldRef) -> bool:
+    origins = [known.origin for known in FIELDS.get(field.name, {}).values()]
+    return (
+        field.scope == "mesh"
+        or field.name.startswith("run.config.")
+        or field.name in {"tensor.shape", "tensor.log2_hist", "trace.id"}
+        or bool(origins and Origin.ROW not in origins)
+    )
 
 
 def refuse_unknown(field: nodes.FieldRef) -> None:
@@ -55,6 +66,8 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
         TqlUnsupported: The language has it, this version does not answer it.
         TqlTypeError: There is no such field; the nearest one is the hint.
     """
+    if _is_looked_up(field):
+        raise TqlUnsupported("unsupported", f"{field_text(field)} is not answered yet", place=field.place)
     if field.name in FIELDS or field.scope in MAPS or field.name == "count":
         return
     scoped = f"{field.scope}.{field.key.partition('.')[0]}"

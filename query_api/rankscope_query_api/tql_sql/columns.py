@@ -120,7 +120,7 @@ def _sparse(shown: Column, field: Field) -> Column:
 
 def _fields_of_column(entity: Entity, name: str) -> list[Field]:
     """The field that shows a column, at most one."""
-    if name in _PAYLOADS:
+    if name in _PAYLOADS or name in _LISTS.get(entity, ()):
         return []
     named = (field[entity] for field in FIELDS.values() if entity in field)
     return [field for field in named if field.column == (name,)][:1]

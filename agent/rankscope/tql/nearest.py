@@ -1,0 +1,27 @@
+"""The known name most like a wrong one: an unknown field is answered with what was probably meant."""
+
+import difflib
+
+from rankscope.tql.fields import FIELDS, LATER, SCOPES
+
+
+def nearest(name: str) -> str:
+    """The known name most like a wrong one, "" if none is near.
+
+    A scope that is right is believed: only then its fields are compared by what follows the dot.
+    """
+    scope, _, key = name.rpartition(".")
+    known = [*FIELDS, *LATER]
+    of_scope = {field.rpartition(".")[2]: field for field in known if field.rpartition(".")[0] == scope}
+    if near := difflib.get_close_matches(key, of_scope, n=1, cutoff=0.7):
+        return of_scope[near[0]]
+    if holding := [field for other, field in of_scope.items() if key in other.split("_")]:
+        return holding[0]
+    same_key = [field for field in known if field.rpartition(".")[2] == key]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8) if scope not in SCOPES else []
+    return (same_key or near or [""])[0]
+
+
+def nearest_scope(scope: str) -> str:
+    """The scope most like a wrong one, "" if none is near."""
+    return (difflib.get_close_matches(scope, sorted(SCOPES), n=1, cutoff=0.6) or [""])[0]
