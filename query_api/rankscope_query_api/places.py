@@ -1,6 +1,6 @@
 """Where the spans of a trace lie in the tables and in its tree, and traces by step: plain values, like `values`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankscope_query_api.values import Record
@@ -14,17 +14,17 @@ class TracePlace:
         hi: Upper half of its id.
         lo: Lower half of its id.
         steps: Steps of its spans; -1 is always among them, for spans without one.
-        first_start_ns: Earliest start of a span; 0 where none is stored.
+        first_start_ns: Earliest start of a span; 0 where none is stored or open.
+        last_end_ns: Latest end of a span, behind which none begins; 0 where none is stored or open.
         is_stored: Whether the run has a span of it stored.
-        may_run: Whether a process of the run was heard of lately, and may have a span of it open.
     """
 
     hi: int
     lo: int
-    steps: Sequence[int] = (-1,)
-    first_start_ns: int = 0
-    is_stored: bool = True
-    may_run: bool = False
+    steps: Sequence[int]
+    first_start_ns: int
+    last_end_ns: int
+    is_stored: bool
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,12 +43,34 @@ class Family:
     Attributes:
         children: How many.
         first_start_ns: Start of the first of them.
-        parent_start_ns: Start of the span itself; None: it is not stored, or was not asked for.
     """
 
     children: int = 0
     first_start_ns: int = 0
-    parent_start_ns: int | None = None
+
+    def has_back_edge(self, parent_start_ns: int) -> bool:
+        """Whether a child begins no later than its parent: only such an edge closes a cycle."""
+        return self.children > 0 and self.first_start_ns <= parent_start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """The families of some spans, by id; of a span that is not there nobody is a child.
+
+    Attributes:
+        of: The families.
+        parent: Where the span above all others stands; None: it is not stored, or was not asked for.
+    """
+
+    of: Mapping[int, Family]
+    parent: SpanPlace | None = None
+
+    def family(self, span_id: int) -> Family:
+        """The children of a span."""
+        return self.of.get(span_id, _NOBODY)
+
+
+_NOBODY = Family()
 
 
 @dataclass(frozen=True, slots=True)

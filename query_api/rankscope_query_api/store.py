@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rankscope_query_api.answers import Key
 from rankscope_query_api.living import RunningSpan
-from rankscope_query_api.places import Family, RootCount, SpanPlace, StepBucket, StepWindow, TraceCount, TracePlace
+from rankscope_query_api.places import Families, RootCount, SpanPlace, StepBucket, StepWindow, TraceCount, TracePlace
 from rankscope_query_api.values import (
     Launch,
     LedgerEntry,
@@ -112,10 +112,10 @@ class TraceDetailReader(Protocol):
     """One trace: what it comes to, and pages of its tree; siblings are ordered by (start, span id)."""
 
     async def place(self, key: RunKey, trace: tuple[int, int]) -> TracePlace:
-        """Where the trace lies, which every other method is given."""
+        """Where the trace lies, which every method but `running` is given."""
         ...
 
-    async def running(self, key: RunKey, place: TracePlace) -> Sequence[RunningSpan]:
+    async def running(self, key: RunKey, trace: tuple[int, int]) -> Sequence[RunningSpan]:
         """The spans of the trace that a living process has open and that are not stored."""
         ...
 
@@ -147,12 +147,10 @@ class TraceDetailReader(Protocol):
         """The rows that name this parent, after (start, span id)."""
         ...
 
-    async def family(self, key: RunKey, place: TracePlace, *, parent: int) -> Family:
-        """One span's children, and when it began itself."""
-        ...
-
-    async def families(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Mapping[int, Family]:
-        """The children of each of these spans; no entry: none."""
+    async def families(
+        self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int], parent: int | None
+    ) -> Families:
+        """The children of each of these spans and of `parent`, and where that one stands itself."""
         ...
 
     async def spans(self, key: RunKey, place: TracePlace, *, shown: Sequence[SpanPlace]) -> Sequence[Record]:

@@ -239,6 +239,32 @@ async def test_what_a_living_process_has_open_runs_and_keeps_its_children(
     assert (detail["spans"], detail["orphans"], detail["start_ns"]) == (2, 0, str(START + MS))
 
 
+async def test_what_an_open_span_told_before_its_first_child_ended_is_shown(
+    api_of_own: httpx.AsyncClient, own: Store
+) -> None:
+    hours = 3_600 * 1_000
+    told: Row = {"kind": EventKind.SPAN_EVENT.value, "time": START + 2 * MS, "name": "reset", "span_id": 1}
+    stored(own, [span(3, 1, at=5 * hours)], events=[{**told, "trace_hi": HI, "trace_lo": LO}])
+    beaten(own, rows=[], stack=[1], names=["rollout"])
+    heard(own, seconds_ago=2)
+
+    (root,) = (await get(api_of_own, TRACE))["items"]
+
+    assert (root["status"], root["child_count"]) == ("running", 1)
+    assert [event["name"] for event in root["events"]] == ["reset"]
+
+
+@pytest.mark.parametrize("duration", [-9 * MS, 2**63 - 1])
+async def test_a_span_that_ends_before_it_begins_is_still_there(
+    duration: int, api_of_own: httpx.AsyncClient, own: Store
+) -> None:
+    stored(own, [span(1, duration=duration)])
+
+    detail = await get(api_of_own, TRACE)
+
+    assert [(one["name"], one["duration_ns"]) for one in detail["items"]] == [("s1", str(duration))]
+
+
 async def test_a_trace_that_has_only_begun_is_there(api_of_own: httpx.AsyncClient, own: Store) -> None:
     beaten(own, rows=[], stack=[1], names=["rollout"])
     heard(own, seconds_ago=2)

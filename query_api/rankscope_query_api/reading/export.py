@@ -13,12 +13,9 @@ from rankscope_proto.names import EventKind
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.places import StepWindow, TracePlace
-from rankscope_query_api.reading.trace_detail import ROW
+from rankscope_query_api.reading.trace_detail import EVENT_SLACK_NS, ROW
 from rankscope_query_api.summaries import FIRST_COPY
 from rankscope_query_api.values import Record, RunKey, Value
-
-EVENT_SLACK_NS = 3_600 * 10**9
-"""A span's events are told while it is open, by the same clock; a client of the HTTP ingest may use another one."""
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 _STEP = "toInt64(ifNull(step, -1))"
@@ -45,7 +42,7 @@ WHERE {_OF_RUN} AND {_STEP} BETWEEN {{first:Int64}} AND {{last:Int64}} AND {_BEH
 OF_TRACE = f"""
 SELECT {ROW}
 FROM spans
-WHERE {_OF_RUN} AND {_STEP} IN {{steps:Array(Int64)}} AND start >= {{since:Int64}}
+WHERE {_OF_RUN} AND {_STEP} IN {{steps:Array(Int64)}} AND start BETWEEN {{since:Int64}} AND {{until:Int64}}
     AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}} AND {_BEHIND}{_ORDER}"""
 
 EVENTS = f"""
@@ -81,7 +78,8 @@ class ClickHouseExport:
         if isinstance(of, StepWindow):
             of_run: dict[str, Value] = {"first": of.first, "last": of.last}
             return (await self._clickhouse.select(OF_RUN, values | of_run)).records()
-        of_trace: dict[str, Value] = {"hi": of.hi, "lo": of.lo, "steps": list(of.steps), "since": of.first_start_ns}
+        of_trace: dict[str, Value] = {"hi": of.hi, "lo": of.lo, "steps": list(of.steps)}
+        of_trace |= {"since": of.first_start_ns, "until": of.last_end_ns}
         return (await self._clickhouse.select(OF_TRACE, values | of_trace)).records()
 
     async def events(self, key: RunKey, spans: Sequence[Record]) -> Sequence[Record]:

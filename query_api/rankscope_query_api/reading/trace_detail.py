@@ -3,8 +3,8 @@
 A page of siblings costs a few narrow scans of the trace, never the tree: a trace of 100,000 spans is 12 granules, and
 reading the three columns of its edges takes 15 ms where building the tree of them takes 150. What keeps a tree from
 being one is looked for by scans too: a parent that is not stored by its absence, a cycle by the edge that it must
-have, a child that begins before its parent (`has_back_edges`, `Family.first_start_ns`). Only where there
-is such an edge, which skewed clocks make as well, the edges between inner spans are read (`inner_edges`).
+have, a child that begins before its parent (`has_back_edges`, `Family.has_back_edge`). Only where
+there is such an edge, which skewed clocks make as well, the edges between inner spans are read (`inner_edges`).
 
 Of rows that repeat a span the first one in `FIRST_COPY` is meant, everywhere.
 """
@@ -12,38 +12,41 @@ Of rows that repeat a span the first one in `FIRST_COPY` is meant, everywhere.
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound, and
 # `tests/query_api/test_statements.py` parses every statement
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rankscope_proto.columns import SPANS as SPAN_SECTION
 from rankscope_proto.names import EventKind
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import RunningSpan
-from rankscope_query_api.places import Family, RootCount, SpanPlace, TracePlace
-from rankscope_query_api.reading.open_now import LOOKED_BACK_NS, OpenNow
+from rankscope_query_api.places import Families, Family, RootCount, SpanPlace, TracePlace
+from rankscope_query_api.reading.open_now import OpenNow
 from rankscope_query_api.store import EVENTS_A_SPAN
 from rankscope_query_api.summaries import FIRST_COPY, SPAN_COLUMNS, SUMMARY
 from rankscope_query_api.values import Record, RunKey, Scope, Table, Value
+
+EVENT_SLACK_NS = 3_600 * 10**9
+"""How far from a span its events are looked for: they are told while it is open, by the same clock, but a client of
+the HTTP ingest may take them from another one."""
 
 MOST_INNER_EDGES = 400_000
 """Edges that are looked through for cycles; a store answers half a million rows at most by default."""
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 
-# Whether anything may run is told along with it: to ask what runs costs twice as much as this.
+# A duration that is negative, or that no sum can hold, is no writer's of ours; alone in its batch it hides no start.
 PLACE = f"""
 SELECT
     groupUniqArrayArray(steps) AS in_steps,
     min(first_start) AS first_start_ns,
-    count() AS parts,
-    (
-        SELECT count() FROM open_spans
-        WHERE {_OF_RUN} AND heartbeat >= toUnixTimestamp64Nano(now64(9)) - {LOOKED_BACK_NS}
-    ) AS beats
+    greatest(max(last_end), max(first_start)) AS last_end_ns,
+    count() AS parts
 FROM trace_index
 WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}"""
 
-_OF_TRACE = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}} AND start >= {{first:Int64}}
+# Without the end, spans that have no step would be read up to the end of the run.
+_OF_TRACE = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}}
+    AND start >= {{first:Int64}} AND start <= {{end:Int64}}
     AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}"""
 
 _IS_ORPHAN = f"""parent_span_id != 0 AND parent_span_id NOT IN {{open:Array(UInt64)}}
@@ -84,20 +87,16 @@ SELECT start, span_id, parent_span_id
 FROM spans
 WHERE {_OF_TRACE} AND parent_span_id = {{parent:UInt64}} {_PAGE}"""
 
-# Children and the parent itself in one scan: whether it is stored, and when it began.
-PARENT = f"""
-SELECT
-    uniqExactIf(span_id, parent_span_id = {{parent:UInt64}}) AS children,
-    minIf(start, parent_span_id = {{parent:UInt64}}) AS first_child,
-    countIf(span_id = {{parent:UInt64}}) AS is_stored,
-    minIf(start, span_id = {{parent:UInt64}}) AS began
-FROM spans
-WHERE {_OF_TRACE} AND (parent_span_id = {{parent:UInt64}} OR span_id = {{parent:UInt64}})"""
-
+# The children of some spans, and in the same scan one of these itself: a row that only has it is of no family.
 FAMILIES = f"""
-SELECT parent_span_id, uniqExact(span_id) AS children, min(start) AS first_child
+SELECT
+    parent_span_id,
+    uniqExact(span_id) AS children,
+    min(start) AS first_child,
+    countIf(span_id = {{itself:UInt64}}) AS rows,
+    minIf(start, span_id = {{itself:UInt64}}) AS began
 FROM spans
-WHERE {_OF_TRACE} AND parent_span_id IN {{ids:Array(UInt64)}}
+WHERE {_OF_TRACE} AND (parent_span_id IN {{ids:Array(UInt64)}} OR span_id = {{itself:UInt64}})
 GROUP BY parent_span_id"""
 
 INNER_EDGES = f"""
@@ -124,13 +123,13 @@ LIMIT 1 BY span_id"""
 EVENTS = f"""
 SELECT DISTINCT span_id, time, name, severity, payload, incarnation, seq, idx
 FROM events
-WHERE {_OF_RUN} AND kind = '{EventKind.SPAN_EVENT.value}' AND time >= {{first:Int64}}
+WHERE {_OF_RUN} AND kind = '{EventKind.SPAN_EVENT.value}' AND time BETWEEN {{since:Int64}} AND {{until:Int64}}
     AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}} AND span_id IN {{ids:Array(UInt64)}}
 ORDER BY span_id, time, incarnation, seq, idx
 LIMIT {EVENTS_A_SPAN + 1} BY span_id"""
 
 STATEMENTS = (
-    *(PLACE, TOTALS, TOTALS_OF_FIRST_COPIES, BACK_EDGES, ROOT_COUNT, ROOTS, CHILDREN, PARENT),
+    *(PLACE, TOTALS, TOTALS_OF_FIRST_COPIES, BACK_EDGES, ROOT_COUNT, ROOTS, CHILDREN),
     *(FAMILIES, INNER_EDGES, SPANS, EVENTS),
 )
 """Every statement of this module, for the test that reads them."""
@@ -152,14 +151,14 @@ class ClickHouseTraceDetail:
             lo=lo,
             steps=sorted({*found["in_steps"], -1}),
             first_start_ns=found["first_start_ns"],
+            last_end_ns=found["last_end_ns"],
             is_stored=bool(found["parts"]),
-            may_run=bool(found["beats"]),
         )
 
-    async def running(self, key: RunKey, place: TracePlace) -> Sequence[RunningSpan]:
+    async def running(self, key: RunKey, trace: tuple[int, int]) -> Sequence[RunningSpan]:
         """See `TraceDetailReader`."""
         open_now = await OpenNow(self._clickhouse).of(Scope(key.project, key.run))
-        return open_now.get((key.run, place.hi, place.lo), ())
+        return open_now.get((key.run, *trace), ())
 
     async def totals(self, key: RunKey, place: TracePlace) -> Record:
         """See `TraceDetailReader`."""
@@ -191,15 +190,20 @@ class ClickHouseTraceDetail:
         """See `TraceDetailReader`."""
         return _places(await self._select(CHILDREN, (key, place), parent=parent, **_of_page(limit, after)))
 
-    async def family(self, key: RunKey, place: TracePlace, *, parent: int) -> Family:
+    async def families(
+        self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int], parent: int | None
+    ) -> Families:
         """See `TraceDetailReader`."""
-        found = await self._one(PARENT, (key, place), parent=parent)
-        return Family(found["children"], found["first_child"], found["began"] if found["is_stored"] else None)
-
-    async def families(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Mapping[int, Family]:
-        """See `TraceDetailReader`."""
-        table = await self._select(FAMILIES, (key, place), ids=list(span_ids))
-        return {parent: Family(count, first) for parent, count, first in zip(*table.columns, strict=True)}
+        ids = [*span_ids] if parent is None else [*span_ids, parent]
+        found = (await self._select(FAMILIES, (key, place), ids=ids, itself=parent or 0)).records()
+        copies = [SpanPlace(row["began"], parent or 0, row["parent_span_id"]) for row in found if row["rows"]]
+        asked = frozenset(ids)
+        families = {
+            row["parent_span_id"]: Family(row["children"], row["first_child"])
+            for row in found
+            if row["parent_span_id"] in asked
+        }
+        return Families(families, min(copies, default=None))
 
     async def inner_edges(self, key: RunKey, place: TracePlace) -> Table | None:
         """See `TraceDetailReader`."""
@@ -214,12 +218,15 @@ class ClickHouseTraceDetail:
 
     async def events(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Sequence[Record]:
         """See `TraceDetailReader`."""
-        return (await self._select(EVENTS, (key, place), ids=list(span_ids))).records()
+        since = max(place.first_start_ns - EVENT_SLACK_NS, -(2**63))
+        until = min(place.last_end_ns + EVENT_SLACK_NS, 2**63 - 1)
+        table = await self._select(EVENTS, (key, place), ids=list(span_ids), since=since, until=until)
+        return table.records()
 
     async def _select(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Table:
         key, place = of
         where: dict[str, Value] = {"hi": place.hi, "lo": place.lo}
-        where |= {"steps": list(place.steps), "first": place.first_start_ns}
+        where |= {"steps": list(place.steps), "first": place.first_start_ns, "end": place.last_end_ns}
         return await self._clickhouse.select(statement, {"project": key.project, "run": key.run, **where, **values})
 
     async def _one(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Record:

@@ -11,12 +11,12 @@ from pydantic import Field
 from rankscope_query_api.answers import Json, Page, json_answer
 from rankscope_query_api.living import with_running
 from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, TraceId, store_of
-from rankscope_query_api.routes.one_trace import Cycles, Level, trace_of
+from rankscope_query_api.routes.one_trace import Cycles, Level, OneTrace, trace_of
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import SIBLING_KEY
 from rankscope_query_api.summaries import summary_json
-from rankscope_query_api.values import RunKey
+from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
@@ -49,16 +49,15 @@ async def show_trace(
 
     `next` is taken as `after` by the list of the trace's spans, which also has the children of each.
     """
-    found = await trace_of(store_of(request), RunKey(query.project, run), trace=trace)
-    totals, roots, gaps = await asyncio.gather(
-        found.store.detail.totals(found.key, found.place),
-        found.roots(limit=query.limit, after=None),
-        found.store.runs.gaps(found.key, sections=("spans",)),
+    found, gaps = await _trace_and_gaps(request, RunKey(query.project, run), trace=trace)
+    totals, roots = await asyncio.gather(
+        found.store.detail.totals(found.key, found.place), found.roots(limit=query.limit, after=None)
     )
-    items = await found.items(roots)
     listing = listing_of(request, ChildQuery(project=query.project), path=PREFIX + SPANS_PATH)
     warnings = _warnings(roots, found.cycles, copies=totals["copies"])
-    page = Page(items, roots.total, listing.cursor(roots.page.next), warnings, [gap_json(gap) for gap in gaps])
+    page = Page(
+        found.items(roots), roots.total, listing.cursor(roots.page.next), warnings, [gap_json(gap) for gap in gaps]
+    )
     summary = summary_json(with_running(totals, list(found.running.values())), trace.lower())
     faults: dict[str, Json] = {
         "orphans": roots.orphans,
@@ -78,15 +77,22 @@ async def list_children(
     """
     listing = listing_of(request, query)
     after = listing.begin(SIBLING_KEY)
-    found = await trace_of(store_of(request), RunKey(query.project, run), trace=trace)
+    found, gaps = await _trace_and_gaps(request, RunKey(query.project, run), trace=trace)
     if query.parent is None:
         level = await found.roots(limit=query.limit, after=after)
     else:
         level = await found.children(int(query.parent, 16), limit=query.limit, after=after)
-    items, gaps = await asyncio.gather(found.items(level), found.store.runs.gaps(found.key, sections=("spans",)))
     warnings = _warnings(level, found.cycles)
-    page = Page(items, level.total, listing.cursor(level.page.next), warnings, [gap_json(gap) for gap in gaps])
+    page = Page(
+        found.items(level), level.total, listing.cursor(level.page.next), warnings, [gap_json(gap) for gap in gaps]
+    )
     return json_answer(page.as_json())
+
+
+async def _trace_and_gaps(request: Request, key: RunKey, *, trace: str) -> tuple[OneTrace, Sequence[Record]]:
+    """The trace and what lacks of its run's spans, asked for side by side."""
+    store = store_of(request)
+    return await asyncio.gather(trace_of(store, key, trace=trace), store.runs.gaps(key, sections=("spans",)))
 
 
 def _warnings(level: Level, cycles: Cycles, *, copies: int = 0) -> Sequence[str]:
