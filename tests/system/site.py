@@ -10,13 +10,14 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import redis
 
+from rankscope_ingest.broker_keys import lease_key
 from rankscope_proto.identity import SHARDS
 from tests.ground.brokers import Broker
-from tests.ground.processes import Child, answers, free_port, python
+from tests.ground.processes import Child, answers, free_port, python, wait_until
 from tests.ground.proxy import Fault, Proxy
 from tests.ground.stacks import clean_environ
 from tests.ground.stores import FrontProcess, Store
@@ -139,8 +140,33 @@ class Site:
                 part.resume()
             else:
                 part.start()
-        if (gateway := self.parts.get("gateway")) is not None:
-            gateway.child.await_that(lambda: answers(self._gateway_port), what="listen")
+        for part in self.parts.values():
+            self._await_standing(part)
+
+    def _await_standing(self, part: Part) -> None:
+        """Returns when a part does its work.
+
+        A tier that began its life before the broker or the store listened says so and ends; its supervisor starts it
+        again, and so does this.
+        """
+
+        def stands() -> bool:
+            if not part.is_running:
+                part.start()
+            match part.name:
+                case "gateway":
+                    return answers(self._gateway_port)
+                case "writer":
+                    return self._holds_shards(part.pid)
+                case _:
+                    return True
+
+        wait_until(stands, timeout_s=60, what=f"{part.name} at work")
+
+    def _holds_shards(self, pid: int) -> bool:
+        with self.broker.client() as client:
+            shown = [cast("bytes | None", client.hget(lease_key(shard), "shown")) for shard in range(SHARDS)]
+        return any(json.loads(text)["pid"] == pid for text in shown if text)
 
     def _is_migrated(self) -> bool:
         return bool(self.store.client.command("EXISTS TABLE landing_probe"))
