@@ -99,14 +99,15 @@ def filled(rank: int, tensor_rows: Sequence[Row], span_rows: Sequence[Row]) -> p
     made = batch(rank=rank, strings=[""])
     made.header.incarnation = bytes([rank + 2]) * 16
     index = {"": 0}
-    _fill(made, columns.TENSOR_STATS, tensor_rows, index)
-    _fill(made, columns.SPANS, span_rows, index)
+    fill(made, columns.TENSOR_STATS, tensor_rows, index)
+    fill(made, columns.SPANS, span_rows, index)
     del made.strings[:]
     made.strings.extend(index)
     return made
 
 
-def _fill(made: pb.Batch, section: Section, rows: Sequence[Row], index: dict[str, int], /) -> None:
+def fill(made: pb.Batch, section: Section, rows: Sequence[Row], index: dict[str, int], /) -> None:
+    """Writes rows into a section; `index` is the batch's dictionary, and grows."""
     message = getattr(made, section.name)
     maps = {known.name: (known.keys, known.values) for known in section.maps}
     for name in rows[0]:
