@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
-from rankscope.tql.fields import SECTION, Entity
-from rankscope_query_api.tql_sql.expressions import all_of, call, column, constant, number
+from rankscope.tql.fields import SECTION, Entity, Origin
+from rankscope_query_api.tql_sql.expressions import all_of, call, column, constant
 from rankscope_query_api.tql_sql.parameters import Parameters
+from rankscope_query_api.tql_sql.relations import relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,12 @@ class Source:
 
     Attributes:
         value: The value; NULL or meaningless where `present` is false.
-        present: True where the row has it; None: always.
-        nullable: Whether `value` (or `present`) itself can be NULL.
+        present: True where the row has it, never NULL; None: always.
+        nullable: Whether `value` is NULL exactly where the row has none.
         absent: The value that stands for "nothing", None if none does.
         is_float: Whether it can be NaN.
         table: ClickHouse type, without Nullable.
+        wide: A computed integer before it was narrowed to 64 bits, for more arithmetic.
     """
 
     value: Expr
@@ -34,13 +36,14 @@ class Source:
     absent: int | str | None
     is_float: bool
     table: str
+    wide: Expr | None = None
 
     @property
     def or_null(self) -> Expr:
         """The value, NULL where the row has none."""
         if self.absent is not None:
             return call("nullIf", self.value.copy(), constant(self.absent))
-        if self.present is None or (self.nullable and isinstance(self.value, exp.Column)):
+        if self.present is None or self.nullable:
             return self.value.copy()
         return call("if", self.present.copy(), self.value.copy(), exp.null())
 
@@ -61,13 +64,11 @@ class Joined:
     keys: Mapping[str, Expr]
     columns: dict[str, Expr] = field(default_factory=dict[str, Expr])
 
-    @property
-    def there(self) -> Expr:
-        """Whether a row has its counterpart."""
-        return exp.EQ(this=call("ifNull", column(self._named("there")), number(0)), expression=number(1))
-
     def column(self, value: Expr) -> Expr:
-        """A value over its columns, as the outside sees it; NULL or meaningless where nothing is there."""
+        """A value over its columns, as the outside sees it.
+
+        Where nothing is joined a Nullable one is NULL, another is its type's zero.
+        """
         known = next((name for name, asked in self.columns.items() if asked == value), None)
         name = known or self._named(f"v{len(self.columns)}")
         self.columns[name] = value
@@ -78,7 +79,7 @@ class Joined:
         keys = {self._named(f"k{at}"): known for at, known in enumerate(self.keys)}
         shown = [exp.alias_(column(known), name) for name, known in keys.items()]
         shown += [exp.alias_(value.copy(), name) for name, value in self.columns.items()]
-        inner = exp.select(*shown, exp.alias_(number(1), self._named("there"))).from_(self.grouped.subquery("grouped"))
+        inner = exp.select(*shown).from_(self.grouped.subquery("grouped"))
         pairs = zip(keys, self.keys.values(), strict=True)
         on = all_of([exp.EQ(this=outer.copy(), expression=column(name)) for name, outer in pairs])
         select.join(inner.subquery(f"{self.name}_joined"), on=on, join_type="LEFT", copy=False)
@@ -160,7 +161,7 @@ class Scope:
 
     def rows(self) -> exp.Select:
         """A SELECT of nothing yet, from the rows with all that their values have asked for."""
-        select = exp.select().from_(self._table()).where(all_of(self.restriction()), copy=False)
+        select = self._base()
         for joined in self.joined.values():
             joined.join(select)
         if self.computed and self.narrowing:
@@ -170,8 +171,13 @@ class Scope:
             select = exp.select().from_(select.select(exp.Star(), *made).subquery(f"rows_{level}"))
         return select
 
-    def _table(self) -> exp.Table:
-        return exp.to_table(SECTION[self.entity].table)
+    def _base(self) -> exp.Select:
+        """The entity's own rows; traces and runs are no rows of a table."""
+        if self.entity in SECTION:
+            table = exp.to_table(SECTION[self.entity].table)
+            return exp.select().from_(table).where(all_of(self.restriction()), copy=False)
+        own = relation(Origin(self.entity), project=self.project, run=self.run, parameters=self.parameters)
+        return exp.select().from_(own.subquery(f"{self.entity}s_found"))
 
     def _equals(self, name: str, parameter: str, *, value: str) -> Expr:
         return exp.EQ(this=exp.column(name), expression=self.parameters.named(parameter, value, table="String"))

@@ -1,0 +1,232 @@
+"""Runs, launches, places, modules, traces and children as rows of one each, made from the tables.
+
+A row of a table names them by key and does not hold what they are. The statements are constants of this repository,
+parsed once; every SELECT that reads a table compares project and run there. What is missing is NULL, of a list empty.
+
+Spans may be stored twice, interrupted and finished: everything here counts a span id once, as the list of traces does.
+"""
+
+# ruff: noqa: S608 - only constants of this repository are put together here: values are bound
+
+import functools
+
+import sqlglot
+from sqlglot import exp
+
+from rankscope.tql.fields import Origin
+from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
+from rankscope_query_api.tql_sql.parameters import Parameters
+from rankscope_query_api.values import SILENT_NS
+
+KEYS: dict[Origin, tuple[str, ...]] = {
+    Origin.RUN: ("run_id",),
+    Origin.LAUNCH: ("run_id", "launch_id"),
+    Origin.PLACE: ("run_id", "launch_id", "rank"),
+    Origin.MODULE: ("run_id", "path"),
+    Origin.TRACE: ("run_id", "trace_hi", "trace_lo"),
+    Origin.TREE: ("run_id", "trace_hi", "trace_lo", "parent_span_id"),
+}
+"""Key columns of each."""
+
+_OF_PROJECT = "project = {project:String}"
+_OF_RUN = "project = {project:String} AND run_id = {run:String}"
+_SCOPED = "@scoped"
+_DOT = "{dot:String}"
+
+# What the list of runs says, computed alike: the worst status of the latest launch's trainers, or of all its processes
+# where none calls itself a trainer; a process that fell silent was interrupted.
+_STATES = f"""
+    arrayMap(
+        one -> if(one.3 = {RunStatus.RUNNING.code} AND one.4 > {SILENT_NS}, {RunStatus.INTERRUPTED.code}, one.3),
+        arrayFilter(one -> one.1 = latest AND one.2 = has_trainer, processes)
+    )"""
+
+_RUNS = f"""
+SELECT
+    run_id,
+    {{project:String}} AS project,
+    run_time,
+    if(named = '', NULL, named) AS run_name,
+    run_config,
+    run_tag,
+    {_STATES} AS states,
+    multiIf(
+        has(states, {RunStatus.FAILED.code}), toUInt8({RunStatus.FAILED.code}),
+        has(states, {RunStatus.INTERRUPTED.code}), {RunStatus.INTERRUPTED.code},
+        has(states, {RunStatus.RUNNING.code}), {RunStatus.RUNNING.code},
+        has(states, {RunStatus.FINISHED.code}), {RunStatus.FINISHED.code},
+        NULL
+    ) AS run_status
+FROM (
+    SELECT
+        heard.run_id AS run_id,
+        min(first_sealed) AS run_time,
+        argMinIf(last_name, (started, at_rank, heard.incarnation), last_name != '') AS named,
+        argMinIf(last_config, (started, at_rank, heard.incarnation), last_config != '') AS run_config,
+        arraySort(groupUniqArrayArray(last_tags)) AS run_tag,
+        max(role = {ProcessRole.TRAINER.code}) AS has_trainer,
+        argMaxIf(launch, (role = {ProcessRole.TRAINER.code}, started, launch), role != 0) AS latest,
+        groupArrayIf(
+            (launch, role = {ProcessRole.TRAINER.code}, last_status, if(isNull(ended), silent, 0)), role != 0
+        ) AS processes
+    FROM (
+        SELECT
+            run_id,
+            incarnation,
+            min(sealed) AS first_sealed,
+            toUnixTimestamp64Nano(now64(9)) - max(if(received > 0, received, sealed)) AS silent
+        FROM batches
+        WHERE {_SCOPED}
+        GROUP BY run_id, incarnation
+    ) AS heard
+    LEFT JOIN (
+        SELECT
+            run_id,
+            incarnation,
+            any(launch_id) AS launch,
+            any(rank) AS at_rank,
+            any(process_role) AS role,
+            argMax(status, (seq, idx)) AS last_status,
+            argMax(name, (seq, idx)) AS last_name,
+            argMax(config, (seq, idx)) AS last_config,
+            argMax(tags, (seq, idx)) AS last_tags,
+            min(start) AS started,
+            max(end) AS ended
+        FROM runs
+        WHERE {_SCOPED}
+        GROUP BY run_id, incarnation
+    ) AS said ON heard.run_id = said.run_id AND heard.incarnation = said.incarnation
+    GROUP BY heard.run_id
+)"""
+
+# By time of the first batch, from 0, as the list of launches counts.
+_LAUNCHES = f"""
+SELECT
+    run_id,
+    launch_id,
+    toUInt32(row_number() OVER (PARTITION BY run_id ORDER BY first_sealed, launch_id) - 1) AS launch_attempt
+FROM (
+    SELECT run_id, launch_id, min(sealed) AS first_sealed
+    FROM batches
+    WHERE {_SCOPED}
+    GROUP BY run_id, launch_id
+)"""
+
+_PLACES = f"""
+SELECT run_id, launch_id, rank, argMax(mesh, (length(mesh), sealed)) AS coordinates
+FROM batches
+WHERE {_SCOPED}
+GROUP BY run_id, launch_id, rank"""
+
+# A layer is a numbered repeated block: its name is the index that it gives to all it holds, and its parent has another.
+_LAYERS = f"""
+SELECT run_id, groupUniqArray(path) AS layers
+FROM modules
+WHERE {_SCOPED}
+    AND isNotNull(layer_index) AND splitByString({_DOT}, path)[-1] = toString(ifNull(layer_index, 0))
+    AND (run_id, parent, ifNull(layer_index, 0)) NOT IN (
+        SELECT run_id, path, ifNull(layer_index, 0) FROM modules WHERE {_SCOPED} AND isNotNull(layer_index)
+    )
+GROUP BY run_id"""
+
+_MODULES = f"""
+SELECT
+    one.run_id AS run_id,
+    one.path AS path,
+    if(last_class = '', NULL, last_class) AS module_class,
+    if(last_type = '', NULL, last_type) AS module_type,
+    splitByString({_DOT}, one.path) AS parts,
+    arrayFirst(
+        above -> has(layers, above),
+        arrayMap(size -> arrayStringConcat(arraySlice(parts, 1, size), {_DOT}), range(length(parts), 0, -1))
+    ) AS nearest,
+    if(nearest = '', NULL, nearest) AS layer_path
+FROM (
+    SELECT
+        run_id,
+        path,
+        argMax(class, (time, incarnation, seq, idx)) AS last_class,
+        argMax(type, (time, incarnation, seq, idx)) AS last_type
+    FROM modules
+    WHERE {_SCOPED}
+    GROUP BY run_id, path
+) AS one
+LEFT JOIN ({_LAYERS}) AS numbered ON one.run_id = numbered.run_id"""
+
+_TRACES = f"""
+SELECT
+    run_id,
+    trace_hi,
+    trace_lo,
+    {{project:String}} AS project,
+    argMinIf(name, (start, span_id), parent_span_id = 0) AS named,
+    if(named = '', NULL, named) AS trace_root_name,
+    max(start + duration) - min(start) AS trace_duration,
+    uniqExact(span_id) AS trace_span_count,
+    uniqExactIf(span_id, status = {SpanStatus.ERROR.code}) AS trace_error_count,
+    uniqExactIf(rank, rank >= 0) AS trace_rank_count,
+    multiIf(
+        max(status = {SpanStatus.ERROR.code}), toUInt8({SpanStatus.ERROR.code}),
+        max(status = {SpanStatus.CANCELLED.code}), {SpanStatus.CANCELLED.code},
+        min(status = {SpanStatus.INTERRUPTED.code}), {SpanStatus.INTERRUPTED.code},
+        {SpanStatus.OK.code}
+    ) AS trace_status,
+    argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step,
+    min(start) AS trace_time
+FROM spans
+WHERE {_SCOPED}
+GROUP BY run_id, trace_hi, trace_lo"""
+
+_CHILDREN = f"""
+SELECT
+    run_id,
+    trace_hi,
+    trace_lo,
+    parent_span_id,
+    count() AS children,
+    sum(toInt128(greatest(child_duration, 0))) AS children_duration
+FROM (
+    SELECT
+        run_id,
+        trace_hi,
+        trace_lo,
+        parent_span_id,
+        span_id,
+        argMin(duration, (start, status = {SpanStatus.INTERRUPTED.code}, incarnation, seq, idx)) AS child_duration
+    FROM spans
+    WHERE {_SCOPED} AND parent_span_id != 0
+    GROUP BY run_id, trace_hi, trace_lo, parent_span_id, span_id
+)
+GROUP BY run_id, trace_hi, trace_lo, parent_span_id"""
+
+_TEXTS: dict[Origin, str] = {
+    Origin.RUN: _RUNS,
+    Origin.LAUNCH: _LAUNCHES,
+    Origin.PLACE: _PLACES,
+    Origin.MODULE: _MODULES,
+    Origin.TRACE: _TRACES,
+    Origin.TREE: _CHILDREN,
+}
+
+
+def relation(origin: Origin, *, project: str, run: str | None, parameters: Parameters) -> exp.Query:
+    """A SELECT of one row a key (`KEYS`), of one project and, unless all are meant, of one run.
+
+    Args:
+        origin: What the rows are; not ROW.
+        project: The only project to read.
+        run: The only run to read; None: all of the project.
+        parameters: Learns what the statement binds.
+    """
+    parameters.named("project", project, table="String")
+    if run is not None:
+        parameters.named("run", run, table="String")
+    if _DOT in _TEXTS[origin]:
+        parameters.named("dot", ".", table="String")
+    return _parsed(origin, run is not None).copy()
+
+
+@functools.cache
+def _parsed(origin: Origin, has_run: bool) -> exp.Query:
+    text = _TEXTS[origin].replace(_SCOPED, _OF_RUN if has_run else _OF_PROJECT)
+    return sqlglot.parse_one(text, dialect="clickhouse", into=exp.Select)
