@@ -20,13 +20,13 @@ from rankscope_query_api.values import (
     Record,
     RunKey,
     RunSummary,
-    Scope,
     Slice,
     StepTimes,
     StorageState,
     Table,
     TensorFilter,
     TraceFilter,
+    TraceScope,
     Value,
 )
 
@@ -99,12 +99,16 @@ class RunReader(Protocol):
 class TraceReader(Protocol):
     """Traces as rows of a list."""
 
-    async def traces(self, scope: Scope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
+    async def traces(self, scope: TraceScope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
         """Traces as the filter says by (start, id, run), the latest first: what `summaries` shows, and the run's id.
 
         The start of a trace is its earliest span's, whatever is asked for; traces that are open and have no stored
         span yet are among them.
         """
+        ...
+
+    async def latest(self, scope: TraceScope, *, limit: int) -> Sequence[Record]:
+        """The first traces of the list without a filter; nobody counts how long it is."""
         ...
 
 

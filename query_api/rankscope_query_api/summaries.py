@@ -122,8 +122,8 @@ def summary_json(record: Record, trace_id: str) -> dict[str, Json]:
         "errors": record["errors"],
         "error_types": record["error_types"],
         "kinds": {SpanKind.of(code): count for code, count in sorted(record["kinds"].items())},
-        "input_tokens": _whole(record["input_tokens"]),
-        "output_tokens": _whole(record["output_tokens"]),
+        "input_tokens": whole(record["input_tokens"]),
+        "output_tokens": whole(record["output_tokens"]),
         "cost_usd": record["cost_usd"],
         "rewards": {name: value for name, (_, _, value) in sorted(record["rewards"].items())},
         "has_previews": bool(record["has_previews"]),
@@ -132,6 +132,6 @@ def summary_json(record: Record, trace_id: str) -> dict[str, Json]:
     }
 
 
-def _whole(tokens: float | None) -> int | float | None:
+def whole(tokens: float | None) -> int | float | None:
     """A number of tokens without the decimals that it has only for travelling as a float."""
     return int(tokens) if tokens is not None and tokens.is_integer() else tokens

@@ -52,14 +52,19 @@ class Forest:
 
     def warnings(self) -> list[str]:
         """What was wrong with the rows, a sentence each."""
-        found: list[str] = []
-        if self.orphans:
-            found.append(f"{len(self.orphans)} spans name a parent that is not stored; they are shown as roots")
-        if self.cycles_cut:
-            found.append(f"{len(self.cycles_cut)} cycles of parents were cut, each at its earliest span")
-        if self.copies:
-            found.append(f"{self.copies} rows repeat a span id that was there before; they are not shown")
-        return found
+        return tree_warnings(orphans=len(self.orphans), cycles=len(self.cycles_cut), copies=self.copies)
+
+
+def tree_warnings(*, orphans: int, cycles: int, copies: int) -> list[str]:
+    """What is wrong with rows that make no tree, a sentence each; nothing where all are 0."""
+    found: list[str] = []
+    if orphans:
+        found.append(f"{orphans} spans name a parent that is not stored; they are shown as roots")
+    if cycles:
+        found.append(f"{cycles} cycles of parents were cut, each at its earliest span")
+    if copies:
+        found.append(f"{copies} rows repeat a span id that was there before; they are not shown")
+    return found
 
 
 def build_forest(span_ids: Sequence[int], parents: Sequence[int]) -> Forest:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rankscope_query_api.answers import Key
 
-Value: TypeAlias = str | int | float | Sequence[str] | Sequence[int]
+Value: TypeAlias = str | int | float | None | Sequence[str | int | float | None]
 """What a bound parameter may be."""
 
 Record: TypeAlias = dict[str, Any]
@@ -27,11 +27,13 @@ class Table:
 
     Attributes:
         names: Names of the columns.
-        columns: Their values, all equally long.
+        columns: Their values, all equally long; a time as the ticks of its type since the epoch.
+        types: Their ClickHouse types, where the store says them.
     """
 
     names: Sequence[str]
     columns: Sequence[Sequence[Any]]
+    types: Sequence[str] = ()
 
     def records(self) -> list[Record]:
         """The rows as dictionaries by column name, in order."""
@@ -140,7 +142,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TraceScope:
     """Where traces are looked for: in a run, or (None) in every run of a project."""
 
     project: str

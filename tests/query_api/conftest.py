@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -102,9 +103,16 @@ async def own(front_process: FrontProcess) -> AsyncIterator[Store]:
 @pytest_asyncio.fixture
 async def api_of_own(own: Store) -> AsyncIterator[httpx.AsyncClient]:
     """The service over it."""
-    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": own.url})
-    store = ClickHouseStore(ClickHouse(settings, Metrics()))
-    transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+    async with over(own) as opened:
         yield opened
-    await store.close()
+
+
+@asynccontextmanager
+async def over(store: Store) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of the service over a store, in this process."""
+    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": store.url})
+    opened = ClickHouseStore(ClickHouse(settings, Metrics()))
+    transport = httpx.ASGITransport(create_app(opened, settings), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as api:
+        yield api
+    await opened.close()

@@ -302,16 +302,19 @@ async def test_roots_and_children_are_read_as_they_are_opened(api: httpx.AsyncCl
 
     [root], [child] = roots["items"], children["items"]
     assert (root["name"], root["child_count"], root["metrics"]) == ("rollout", 1, {"reward": "-Infinity"})
-    assert (child["error_type"], child["attributes"]) == ("TimeoutError", {"Engine": "Harbour"})
+    assert (child["name"], child["error_type"]) == ("search", "TimeoutError")
+    assert child["attributes"] == {"Engine": "Harbour"}
     assert child["links"] == [{"trace_id": f"{7:016x}{8:016x}", "span_id": f"{9:016x}"}]
 
 
 async def test_an_unknown_trace_an_unknown_span_and_an_unknown_run_are_told_apart(api: httpx.AsyncClient) -> None:
     no_trace = await refused(api, f"{RUN}/traces/{'0' * 31}1", status=404)
+    no_roots = await refused(api, f"{RUN}/traces/{'0' * 31}1/spans", status=404)
     no_span = await refused(api, f"{RUN}/traces/{ROLLOUT}/spans", status=404, parent="ff" * 8)
     no_run = await refused(api, f"/api/v1/runs/nobody/traces/{ROLLOUT}", status=404)
 
-    assert (no_trace["code"], no_span["code"], no_run["code"]) == ("unknown_trace", "unknown_span", "unknown_run")
+    assert (no_trace["code"], no_roots["code"]) == ("unknown_trace", "unknown_trace")
+    assert (no_span["code"], no_run["code"]) == ("unknown_span", "unknown_run")
 
 
 async def test_a_page_has_at_most_a_thousand_spans(api: httpx.AsyncClient) -> None:

@@ -2,8 +2,7 @@
 
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -13,15 +12,11 @@ import pytest_asyncio
 
 from rankscope_proto.names import SpanKind, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
-from rankscope_query_api.app import create_app
-from rankscope_query_api.clickhouse import ClickHouse
-from rankscope_query_api.clickhouse_store import ClickHouseStore
-from rankscope_query_api.metrics import Metrics
-from rankscope_query_api.settings import Settings
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api.asking import error_in, get, refused, walked
 from tests.query_api.batches import MS, START, Row, S, Writer
+from tests.query_api.conftest import over
 
 RUN = "/api/v1/runs/many/traces"
 PROJECT = "/api/v1/traces"
@@ -177,17 +172,6 @@ async def api_of_many(filled: Store) -> AsyncIterator[httpx.AsyncClient]:
     """The service over it."""
     async with over(filled) as api:
         yield api
-
-
-@asynccontextmanager
-async def over(store: Store) -> AsyncGenerator[httpx.AsyncClient]:
-    """The service over a store, in this process."""
-    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": store.url})
-    opened = ClickHouseStore(ClickHouse(settings, Metrics()))
-    transport = httpx.ASGITransport(create_app(opened, settings), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as api:
-        yield api
-    await opened.close()
 
 
 def cut_batches() -> list[pb.Batch]:

@@ -48,22 +48,6 @@ async def test_the_trace_of_a_step_has_the_id_that_every_rank_computes(api: http
     assert [trace["trace_id"] for trace in page["items"]] == [f"{hi:016x}{lo:016x}"]
 
 
-async def test_roots_and_children_are_read_as_they_are_opened(api: httpx.AsyncClient) -> None:
-    path = f"{RUN}/traces/{ROLLOUT}/spans"
-
-    roots = await get(api, path)
-    children = await get(api, path, parent=roots["items"][0]["span_id"])
-
-    [root], [child] = roots["items"], children["items"]
-    assert (root["name"], root["child_count"], root["metrics"]) == ("rollout", 1, {"reward": "-Infinity"})
-    assert (child["name"], child["error_type"], child["attributes"]) == (
-        "search",
-        "TimeoutError",
-        {"Engine": "Harbour"},
-    )
-    assert child["links"] == [{"trace_id": f"{7:016x}{8:016x}", "span_id": f"{9:016x}"}]
-
-
 async def test_the_roots_of_a_step_are_one_a_rank_and_paged(api: httpx.AsyncClient) -> None:
     hi, lo = step_trace_id(story.RUN, story.LAUNCH, 3)
 
@@ -72,13 +56,6 @@ async def test_the_roots_of_a_step_are_one_a_rank_and_paged(api: httpx.AsyncClie
     assert [(root["name"], root["rank"], root["child_count"]) for root in roots] == [
         ("step", rank, 4) for rank in range(4)
     ]
-
-
-async def test_an_unknown_trace_and_an_unknown_span_are_told_apart(api: httpx.AsyncClient) -> None:
-    no_trace = await refused(api, f"{RUN}/traces/{'0' * 31}1/spans", status=404)
-    no_span = await refused(api, f"{RUN}/traces/{ROLLOUT}/spans", status=404, parent="ff" * 8)
-
-    assert (no_trace["code"], no_span["code"]) == ("unknown_trace", "unknown_span")
 
 
 async def test_steps_show_the_slowest_rank_of_each_launch(api: httpx.AsyncClient) -> None:

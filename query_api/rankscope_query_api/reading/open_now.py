@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import STACK_AGE_NS, RunningSpan
-from rankscope_query_api.values import SILENT_NS, Record, Scope, Value
+from rankscope_query_api.values import SILENT_NS, Record, TraceScope, Value
 
 MOST_OPEN = 5_000
 """Open spans that are read, the latest: 1,000 ranks with five each."""
@@ -28,7 +28,7 @@ def scoped(run: str | None) -> str:
     return "project = {project:String}" + (" AND run_id = {run:String}" if run is not None else "")
 
 
-def scope_values(scope: Scope) -> dict[str, Value]:
+def scope_values(scope: TraceScope) -> dict[str, Value]:
     """The values of `scoped`."""
     values: dict[str, Value] = {"project": scope.project}
     if scope.run is not None:
@@ -121,7 +121,7 @@ class OpenNow:
     def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
 
-    async def of(self, scope: Scope) -> Mapping[OpenTrace, Sequence[RunningSpan]]:
+    async def of(self, scope: TraceScope) -> Mapping[OpenTrace, Sequence[RunningSpan]]:
         """The spans that living processes have open and that are not stored, by trace; at most `MOST_OPEN`."""
         values = scope_values(scope)
         if not (await self._clickhouse.select(recent(scope.run), values)).columns[0][0]:
@@ -135,7 +135,7 @@ class OpenNow:
                 traces.setdefault(_trace(record), {})[record["span_id"]] = _running(record)
         return {trace: list(spans.values()) for trace, spans in traces.items()}
 
-    async def _of_living(self, scope: Scope, found: Sequence[Record]) -> list[Record]:
+    async def _of_living(self, scope: TraceScope, found: Sequence[Record]) -> list[Record]:
         asked: dict[str, Value] = {
             **_runs(scope, found),
             "incarnations": sorted({record["incarnation_hex"] for record in found}),
@@ -153,7 +153,7 @@ class OpenNow:
             and sealed - record["heartbeat"] <= STACK_AGE_NS
         ]
 
-    async def _ended(self, scope: Scope, found: Sequence[Record]) -> frozenset[tuple[OpenTrace, int]]:
+    async def _ended(self, scope: TraceScope, found: Sequence[Record]) -> frozenset[tuple[OpenTrace, int]]:
         """Which of these are stored as finished: the index names the steps to look in."""
         traces = sorted({_trace(record) for record in found})
         ids: dict[str, Value] = {"his": [hi for _, hi, _ in traces], "los": [lo for _, _, lo in traces]}
@@ -164,7 +164,7 @@ class OpenNow:
         return frozenset((_trace(record), record["span_id"]) for record in stored)
 
 
-def _runs(scope: Scope, found: Sequence[Record]) -> dict[str, Value]:
+def _runs(scope: TraceScope, found: Sequence[Record]) -> dict[str, Value]:
     return {"project": scope.project, "runs": sorted({record["run_id"] for record in found})}
 
 

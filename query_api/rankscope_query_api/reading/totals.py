@@ -14,13 +14,13 @@ import orjson
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.reading.latest import Latest
 from rankscope_query_api.reading.open_now import scope_values, scoped
-from rankscope_query_api.values import Scope, Value
+from rankscope_query_api.values import TraceScope, Value
 
 KEPT = 256
-"""Counts that are kept, the latest used."""
+"""Counts that are kept, those used last, and as many scopes whose parts were looked into."""
 
 MOST_LOOKS = 4
-"""Looks for new parts: beyond, the rows are counted anew."""
+"""Looks at which parts there are: where each finds new ones, the count is taken anew and not kept."""
 
 
 PARTS = """
@@ -54,9 +54,9 @@ class Totals:
     def __init__(self, clickhouse: Selecting) -> None:
         self._clickhouse = clickhouse
         self._kept = Latest[bytes, tuple[list[dict[str, int]], int]](KEPT)
-        self._looked_into = Latest[tuple[str, Scope], dict[str, int]](KEPT)
+        self._looked_into = Latest[tuple[str, TraceScope], dict[str, int]](KEPT)
 
-    async def of(self, scope: Scope, statement: str, *, values: Mapping[str, Value], is_filtered: bool) -> int:
+    async def of(self, scope: TraceScope, statement: str, *, values: Mapping[str, Value], is_filtered: bool) -> int:
         """The one number that a statement answers.
 
         Args:
@@ -76,7 +76,7 @@ class Totals:
             self._kept.put(asked, (seen, total))
         return total
 
-    async def _seen(self, scope: Scope, tables: Sequence[str]) -> list[dict[str, int]] | None:
+    async def _seen(self, scope: TraceScope, tables: Sequence[str]) -> list[dict[str, int]] | None:
         """Rows of a scope by part, of each table; None: parts came and went all the while."""
         for _ in range(MOST_LOOKS):
             present = dict(zip(*(await self._clickhouse.select(PARTS, {})).columns, strict=True))
@@ -86,7 +86,7 @@ class Totals:
                 return [{part: rows for part, rows in parts.items() if rows} for parts, _ in known]
         return None
 
-    async def _known(self, table: str, scope: Scope, *, present: Sequence[str]) -> tuple[dict[str, int], bool]:
+    async def _known(self, table: str, scope: TraceScope, *, present: Sequence[str]) -> tuple[dict[str, int], bool]:
         """Rows of a scope by part, and whether parts were new."""
         known = self._looked_into.get((table, scope)) or {}
         new = [part for part in present if part not in known]

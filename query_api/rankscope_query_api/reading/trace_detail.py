@@ -23,7 +23,7 @@ from rankscope_query_api.places import Families, Family, RootCount, SpanPlace, T
 from rankscope_query_api.reading.open_now import OpenNow
 from rankscope_query_api.store import EVENTS_A_SPAN
 from rankscope_query_api.summaries import FIRST_COPY, SPAN_COLUMNS, SUMMARY
-from rankscope_query_api.values import Record, RunKey, Scope, Table, Value
+from rankscope_query_api.values import Record, RunKey, Table, TraceScope, Value
 
 EVENT_SLACK_NS = 3_600 * 10**9
 """How far from a span its events are looked for: they are told while it is open, by the same clock, but a client of
@@ -157,7 +157,7 @@ class ClickHouseTraceDetail:
 
     async def running(self, key: RunKey, trace: tuple[int, int]) -> Sequence[RunningSpan]:
         """See `TraceDetailReader`."""
-        open_now = await OpenNow(self._clickhouse).of(Scope(key.project, key.run))
+        open_now = await OpenNow(self._clickhouse).of(TraceScope(key.project, key.run))
         return open_now.get((key.run, *trace), ())
 
     async def totals(self, key: RunKey, place: TracePlace) -> Record:

@@ -15,7 +15,7 @@ from rankscope_proto.names import SpanStatus
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.reading.open_now import OpenTrace, scope_values, scoped
 from rankscope_query_api.summaries import RUNNING
-from rankscope_query_api.values import Scope, TraceFilter
+from rankscope_query_api.values import TraceFilter, TraceScope
 
 LEAST_ID_DIGITS = 4
 """Ids are random digits: a shorter part of one is in nearly every trace, and `42` would find them all."""
@@ -54,7 +54,7 @@ class TraceSets:
     """
 
     def __init__(
-        self, scope: Scope, where: TraceFilter, *, open_now: Mapping[OpenTrace, Sequence[RunningSpan]]
+        self, scope: TraceScope, where: TraceFilter, *, open_now: Mapping[OpenTrace, Sequence[RunningSpan]]
     ) -> None:
         self._scope = scope
         self._filter = where

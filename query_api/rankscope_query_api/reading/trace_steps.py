@@ -17,17 +17,23 @@ from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import StepBucket, StepWindow, TraceCount
 from rankscope_query_api.reading.open_now import OpenNow, OpenTrace
 from rankscope_query_api.summaries import COST_USD, FIRST_COPY, INPUT_TOKENS, OUTPUT_TOKENS, number_of
-from rankscope_query_api.values import Record, RunKey, Scope, Slice, Value
+from rankscope_query_api.values import Record, RunKey, Slice, TraceScope, Value
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 _STEP = "toInt64(ifNull(step, -1))"
 
-_ANCHORS = f"""
+
+def _anchors(more: str = "") -> str:
+    """Traces of a run with their least step, those that have one; `more` is a further condition (` AND …`)."""
+    return f"""
         SELECT trace_hi, trace_lo, arrayMin(groupUniqArrayArray(trace_index.steps)) AS anchor
         FROM trace_index
-        WHERE {_OF_RUN}
+        WHERE {_OF_RUN}{more}
         GROUP BY trace_hi, trace_lo
         HAVING notEmpty(groupUniqArrayArray(trace_index.steps))"""
+
+
+_ANCHORS = _anchors()
 
 _STEPS = f"""
     SELECT anchor AS at FROM ({_ANCHORS})
@@ -46,15 +52,12 @@ WHERE at BETWEEN {{first:Int64}} AND {{last:Int64}} AND at > {{after:Int64}}
 ORDER BY at
 LIMIT {{limit:UInt32}}"""
 
-OPEN_ANCHORS = f"""
-SELECT trace_hi, trace_lo, arrayMin(groupUniqArrayArray(trace_index.steps)) AS anchor
-FROM trace_index
-WHERE {_OF_RUN} AND (trace_hi, trace_lo) IN (
-    SELECT pair.1, pair.2
-    FROM (SELECT arrayJoin(arrayZip({{his:Array(UInt64)}}, {{los:Array(UInt64)}})) AS pair)
+OPEN_ANCHORS = _anchors(
+    """ AND (trace_hi, trace_lo) IN (
+            SELECT pair.1, pair.2
+            FROM (SELECT arrayJoin(arrayZip({his:Array(UInt64)}, {los:Array(UInt64)})) AS pair)
+        )"""
 )
-GROUP BY trace_hi, trace_lo
-HAVING notEmpty(groupUniqArrayArray(trace_index.steps))"""
 
 BUCKETS = f"""
 SELECT
@@ -164,7 +167,7 @@ class ClickHouseTraceSteps:
 
     async def _running(self, key: RunKey) -> Mapping[int, int]:
         """How many traces run that begin at each step."""
-        open_now = await OpenNow(self._clickhouse).of(Scope(key.project, key.run))
+        open_now = await OpenNow(self._clickhouse).of(TraceScope(key.project, key.run))
         if not open_now:
             return {}
         asked: dict[str, Value] = {"his": [hi for _, hi, _ in open_now], "los": [lo for _, _, lo in open_now]}

@@ -26,7 +26,7 @@ from rankscope_query_api.reading.reaches import Reaches
 from rankscope_query_api.reading.totals import Totals
 from rankscope_query_api.reading.trace_filters import TraceSets
 from rankscope_query_api.summaries import FIRST_COPY, NOTHING_STORED, SPAN_COLUMNS, SUMMARY
-from rankscope_query_api.values import Record, Scope, Slice, TraceFilter, Value
+from rankscope_query_api.values import Record, Slice, TraceFilter, TraceScope, Value
 
 ROWS_A_TRACE = 4
 """Rows of the index that are looked at for each trace wanted: a trace of few batches has no more."""
@@ -138,7 +138,7 @@ def _example(run: str | None, *, has_open: bool) -> Sequence[str]:
     """Statements with all filters, for the test that reads them."""
     span = RunningSpan((1, 2), 3, 0, "abcd", 1, 1, 1, 0, 0, "main", "00")
     open_now = {("r", 1, 2): [span]} if has_open else {}
-    scope = Scope("p", run)
+    scope = TraceScope("p", run)
     found: list[str] = []
     for status in ("ok", "error", "running", "cancelled", "interrupted"):
         where = TraceFilter(1, "abcd", 0, 0, 9, status=status, least_ns=0, terms=("abcd", "1"))
@@ -164,7 +164,7 @@ class ClickHouseTraces:
         self._totals = Totals(clickhouse)
         self._reaches = Reaches()
 
-    async def traces(self, scope: Scope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
+    async def traces(self, scope: TraceScope, where: TraceFilter, *, limit: int, after: Key | None) -> Slice[Record]:
         """See `TraceReader`."""
         open_now = await self._open_now.of(scope)
         asked = _Asked(self._clickhouse, scope, where=where, open_now=open_now, reaches=self._reaches)
@@ -174,6 +174,12 @@ class ClickHouseTraces:
         )
         last = asked.key(page[limit - 1]) if len(page) > limit else None
         return Slice(await asked.summed_up(page[:limit]), total, last)
+
+    async def latest(self, scope: TraceScope, *, limit: int) -> Sequence[Record]:
+        """See `TraceReader`."""
+        open_now = await self._open_now.of(scope)
+        asked = _Asked(self._clickhouse, scope, where=TraceFilter(), open_now=open_now, reaches=self._reaches)
+        return await asked.summed_up(await asked.page(limit=limit, after=_FIRST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,7 @@ class _Asked:
     def __init__(
         self,
         clickhouse: Selecting,
-        scope: Scope,
+        scope: TraceScope,
         *,
         where: TraceFilter,
         open_now: Mapping[OpenTrace, Sequence[RunningSpan]],

@@ -84,14 +84,33 @@ def launch_named(launches: Sequence[Launch], launch: str | None, *, among: Itera
     raise NotFoundError(f"no launch {launch!r} in this run", hint=f"the latest are {known}", code="unknown_launch")
 
 
+def word_named(words: Sequence[str], word: str | None, *, parameter: str) -> str | None:
+    """The word, which is of a vocabulary where there is one.
+
+    Raises:
+        InvalidRequestError: The vocabulary has no such word.
+    """
+    if word is not None and word not in words:
+        raise InvalidRequestError(f"{parameter} is {word!r}", hint="name one of the expected words", expected=words)
+    return word
+
+
 def code_named(words: Sequence[str], word: str | None, *, parameter: str) -> int | None:
     """The code of a word of a vocabulary (its place, from 1).
 
     Raises:
         InvalidRequestError: The vocabulary has no such word.
     """
-    if word is None:
-        return None
-    if word not in words:
-        raise InvalidRequestError(f"{parameter} is {word!r}", hint="name one of the expected words", expected=words)
-    return words.index(word) + 1
+    named = word_named(words, word, parameter=parameter)
+    return None if named is None else words.index(named) + 1
+
+
+def refuse_swapped(**bounds: float | None) -> None:
+    """Refuses two bounds, by name, of which the first is greater than the second.
+
+    Raises:
+        ValueError: Names both.
+    """
+    (least_name, least), (most_name, most) = bounds.items()
+    if least is not None and most is not None and most < least:
+        raise ValueError(f"{least_name} is {least}, which is more than {most_name}, {most}")

@@ -12,7 +12,17 @@ from pydantic import Field, model_validator
 
 from rankscope_query_api.answers import conventional
 from rankscope_query_api.places import StepWindow, TracePlace
-from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, InProject, Run, TraceId, is_head, launches_of, store_of
+from rankscope_query_api.routes.asking import (
+    MAX_STEP,
+    PREFIX,
+    InProject,
+    Run,
+    TraceId,
+    is_head,
+    launches_of,
+    refuse_swapped,
+    store_of,
+)
 from rankscope_query_api.routes.one_trace import trace_of
 from rankscope_query_api.routes.records import span_event_json, span_json
 from rankscope_query_api.store import TraceStore
@@ -34,8 +44,7 @@ class ExportQuery(InProject):
 
     @model_validator(mode="after")
     def _ascending(self) -> "ExportQuery":
-        if self.max_step < self.min_step:
-            raise ValueError(f"min_step is {self.min_step}, which is more than max_step, {self.max_step}")
+        refuse_swapped(min_step=self.min_step, max_step=self.max_step)
         return self
 
 

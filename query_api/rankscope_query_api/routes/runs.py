@@ -18,7 +18,7 @@ from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, lau
 from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import event_json, gap_json, open_spans_json, trace_json
 from rankscope_query_api.store import POINT_KEY, RUN_KEY, TraceStore
-from rankscope_query_api.values import SILENT_NS, Launch, Process, Record, RunKey, RunSummary, Scope, TraceFilter
+from rankscope_query_api.values import SILENT_NS, Launch, Process, Record, RunKey, RunSummary, TraceScope
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
 
@@ -60,7 +60,7 @@ async def show_run(request: Request, run: Run, *, query: Annotated[InProject, Qu
         store.runs.events(key, limit=EVENTS_SHOWN),
         store.runs.open_spans(key),
         store.runs.last_step(key),
-        store.traces.traces(Scope(query.project, run), TraceFilter(), limit=TRACES_SHOWN, after=None),
+        store.traces.latest(TraceScope(query.project, run), limit=TRACES_SHOWN),
     )
     summary = RunSummary(
         run_id=run,
@@ -83,7 +83,7 @@ async def show_run(request: Request, run: Run, *, query: Annotated[InProject, Qu
             "gaps": [gap_json(gap) for gap in gaps],
             "events": [event_json(event) for event in events],
             "open_spans": [open_spans_json(row) for row in _still_open(open_spans, processes)],
-            "traces": [trace_json(trace) for trace in traces.items],
+            "traces": [trace_json(trace) for trace in traces],
         }
     )
 

@@ -16,6 +16,7 @@ from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import SIBLING_KEY
 from rankscope_query_api.summaries import summary_json
+from rankscope_query_api.trees import tree_warnings
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
@@ -97,13 +98,7 @@ async def _trace_and_gaps(request: Request, key: RunKey, *, trace: str) -> tuple
 
 def _warnings(level: Level, cycles: Cycles, *, copies: int = 0) -> Sequence[str]:
     """What is wrong with the rows, a sentence each."""
-    found: list[str] = []
-    if level.orphans:
-        found.append(f"{level.orphans} spans name a parent that is not stored; they are shown as roots")
-    if cycles.cuts:
-        found.append(f"{len(cycles.cuts)} cycles of parents were cut, each at its earliest span")
+    found = tree_warnings(orphans=level.orphans, cycles=len(cycles.cuts), copies=copies)
     if cycles.is_unknown:
         found.append("too many spans have children to look for cycles of parents: spans of one are below no root")
-    if copies:
-        found.append(f"{copies} rows repeat a span id that was there before; they are not shown")
     return found

@@ -10,10 +10,11 @@ from pydantic import Field, model_validator
 from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import unknown
 from rankscope_query_api.places import StepBucket, StepWindow
-from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, launches_of, store_of
+from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, launches_of, refuse_swapped, store_of
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
+from rankscope_query_api.summaries import whole
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
@@ -34,8 +35,7 @@ class TraceStepsQuery(Paged):
 
     @model_validator(mode="after")
     def _ascending(self) -> "TraceStepsQuery":
-        if self.max_step < self.min_step:
-            raise ValueError(f"min_step is {self.min_step}, which is more than max_step, {self.max_step}")
+        refuse_swapped(min_step=self.min_step, max_step=self.max_step)
         return self
 
 
@@ -89,8 +89,8 @@ def _bucket_json(bucket: StepBucket, *, metric: str) -> dict[str, Json]:
         "errors": traces["errors"],
         "mean_duration_ns": traces["mean_ns"],
         "max_duration_ns": traces["max_ns"],
-        "input_tokens": traces["input_tokens"],
-        "output_tokens": traces["output_tokens"],
+        "input_tokens": whole(traces["input_tokens"]),
+        "output_tokens": whole(traces["output_tokens"]),
         "cost_usd": traces["cost_usd"],
         **moment("first_start", traces["first_started_ns"]),
         **moment("last_start", traces["last_started_ns"]),

@@ -10,13 +10,22 @@ from pydantic import Field, field_validator, model_validator
 
 from rankscope_proto.names import SpanKind
 from rankscope_query_api.answers import Json, Page, json_answer, moment, moment_ns
-from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.routes.asking import MAX_STEP, PREFIX, Paged, Run, code_named, launches_of, store_of
+from rankscope_query_api.routes.asking import (
+    MAX_STEP,
+    PREFIX,
+    Paged,
+    Run,
+    code_named,
+    launches_of,
+    refuse_swapped,
+    store_of,
+    word_named,
+)
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json, trace_json
 from rankscope_query_api.store import TRACE_KEY
 from rankscope_query_api.summaries import STATUSES
-from rankscope_query_api.values import RunKey, Scope, TraceFilter
+from rankscope_query_api.values import RunKey, TraceFilter, TraceScope
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])
 
@@ -94,8 +103,8 @@ class TraceQuery(Paged):
 
     @model_validator(mode="after")
     def _ascending(self) -> "TraceQuery":
-        _refuse_swapped(min_step=self.min_step, max_step=self.max_step)
-        _refuse_swapped(min_duration_ms=self.min_duration_ms, max_duration_ms=self.max_duration_ms)
+        refuse_swapped(min_step=self.min_step, max_step=self.max_step)
+        refuse_swapped(min_duration_ms=self.min_duration_ms, max_duration_ms=self.max_duration_ms)
         if self.step is not None and (self.min_step is not None or self.max_step is not None):
             raise ValueError("step names one step: leave min_step and max_step out")
         if self.since is not None and self.until is not None and moment_ns(self.until) <= moment_ns(self.since):
@@ -135,7 +144,7 @@ async def _listed(request: Request, query: TraceQuery, *, run: str | None) -> di
     where = _filter_of(query, is_recent=run is None)
     listing = listing_of(request, query)
     after = listing.begin(TRACE_KEY)
-    found = await store_of(request).traces.traces(Scope(query.project, run), where, limit=query.limit, after=after)
+    found = await store_of(request).traces.traces(TraceScope(query.project, run), where, limit=query.limit, after=after)
     page = Page([trace_json(trace) for trace in found.items], found.total, listing.cursor(found.next))
     return {**page.as_json(), **moment("from", where.since_ns), **moment("to", where.until_ns)}
 
@@ -147,7 +156,7 @@ def _filter_of(query: TraceQuery, *, is_recent: bool) -> TraceFilter:
         # Whole minutes, so that the same list is asked for again within one.
         since = (time.time_ns() if until is None else until) // _MINUTE_NS * _MINUTE_NS - RECENT_NS
     return TraceFilter(
-        kind=code_named(KINDS, _restricting(query.kind), parameter="kind"),
+        kind=code_named((*KINDS, ANY), _restricting(query.kind), parameter="kind"),
         name=query.name,
         rank=query.rank,
         first_step=query.min_step if query.step is None else query.step,
@@ -155,7 +164,7 @@ def _filter_of(query: TraceQuery, *, is_recent: bool) -> TraceFilter:
         error_type=query.error_type,
         attributes=[(key, value) for key, _, value in (pair.partition("=") for pair in query.attribute)],
         terms=tuple(dict.fromkeys((query.q or "").split())),
-        status=_status(_restricting(query.status)),
+        status=word_named((*STATUSES, ANY), _restricting(query.status), parameter="status"),
         least_ns=None if query.min_duration_ms is None else round(query.min_duration_ms * _MS),
         most_ns=None if query.max_duration_ms is None else round(query.max_duration_ms * _MS),
         since_ns=since,
@@ -165,17 +174,3 @@ def _filter_of(query: TraceQuery, *, is_recent: bool) -> TraceFilter:
 
 def _restricting(word: str | None) -> str | None:
     return None if word == ANY else word
-
-
-def _status(word: str | None) -> str | None:
-    if word is not None and word not in STATUSES:
-        raise InvalidRequestError(
-            f"status is {word!r}", hint="name one of the expected words", expected=[*STATUSES, ANY]
-        )
-    return word
-
-
-def _refuse_swapped(**bounds: float | None) -> None:
-    (least_name, least), (most_name, most) = bounds.items()
-    if least is not None and most is not None and most < least:
-        raise ValueError(f"{least_name} is {least}, which is more than {most_name}, {most}")

@@ -1,0 +1,80 @@
+"""SQL: one SELECT over the views of the contract in, its rows out."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rankscope_query_api.answers import Json
+from rankscope_query_api.encodings import Format, Rows, answered, wanted
+from rankscope_query_api.errors import RefusedStatementError
+from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
+from rankscope_query_api.sql.answer import refused, titled
+from rankscope_query_api.sql.compile import Statement, compile_statement
+from rankscope_query_api.store import TraceStore
+from rankscope_query_api.values import RunKey, Table
+
+router = APIRouter(prefix=PREFIX, tags=["sql"])
+
+ROWS = 1_000
+"""Rows of an answer where the request does not say."""
+
+
+class SqlBody(BaseModel):
+    """A statement, its values, and how much of its answer is wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(
+        description="One SELECT, for example `SELECT name, count() FROM spans GROUP BY name`.", max_length=65_536
+    )
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, description="The value of each `{name:Type}` in the text, by name.", max_length=100
+    )
+    run: str | None = Field(default=None, max_length=512, description="The run; left out: all of the project.")
+    limit: int = Field(default=ROWS, ge=1, le=100_000, description="Most rows in the answer.")
+    format: Format | None = Field(
+        default=None, description="`json`, `csv` or `arrow`; left out: what the Accept header asks for, else JSON."
+    )
+
+
+@router.post("/sql")
+async def run_sql(request: Request, body: SqlBody, *, query: Annotated[InProject, Query()]) -> Response:
+    """Runs one SELECT over the views; query_api/VIEWS.md lists them, their columns and the functions."""
+    store = store_of(request)
+    if body.run is not None:
+        await launches_of(store, RunKey(query.project, body.run))
+    statement = await asyncio.to_thread(_compiled, body, query.project)
+    table = await _asked(store, statement)
+    rows = Rows(titled(statement, table), table.types, [column[: body.limit] for column in table.columns])
+    said = _said(rows, is_cut=any(len(column) > body.limit for column in table.columns))
+    return answered(said, rows, wanted(body.format, request.headers.get("accept")))
+
+
+def _compiled(body: SqlBody, project: str) -> Statement:
+    return compile_statement(body.query, project=project, run=body.run, given=body.parameters, most_rows=body.limit)
+
+
+async def _asked(store: TraceStore, statement: Statement) -> Table:
+    try:
+        return await store.query(statement.sql, statement.parameters)
+    except RefusedStatementError as error:
+        raise refused(error.said) from error
+
+
+def _said(rows: Rows, *, is_cut: bool) -> dict[str, Json]:
+    """The envelope of every list; how many rows there are beyond the limit is not counted."""
+    items = rows.items()
+    cut = f"the answer ends at its limit of {len(items)} rows, and there are more: raise `limit`, or order and continue"
+    return {
+        "columns": [{"name": name, "type": kind} for name, kind in zip(rows.names, rows.types, strict=True)],
+        "items": items,
+        "total": None if is_cut else len(items),
+        "returned": len(items),
+        "truncated": is_cut,
+        "next": None,
+        "warnings": [cut] if is_cut else [],
+        "gaps": [],
+    }
