@@ -139,7 +139,7 @@ class Builder:
         """A field with or without a scope; a quoted key loses its quotes."""
         scope, dot, _ = token.partition(".")
         if not dot:
-            return nodes.FieldRef("", scope, place=place_of(meta))
+            return nodes.FieldRef("", str(scope), place=place_of(meta))
         parts = [
             found[1] or _unquoted(token, found[2], at=found.start(2)) for found in _PART.finditer(token, len(scope))
         ]

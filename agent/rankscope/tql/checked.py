@@ -6,36 +6,8 @@ the two cannot disagree about what a query means.
 
 from dataclasses import dataclass
 
-from rankscope.tql.fields import Entity, Field, Type
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A value: integers for durations (ns), sizes (bytes), times (ns since epoch) and codes; hex digits for ids.
-
-    Attributes:
-        value: The value itself, already within the range of what it is compared with.
-        table: ClickHouse type to bind it as.
-    """
-
-    value: int | float | str
-    table: str
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a span's maps.
-
-    Attributes:
-        scope: `attr` or `metric`.
-        key: The key, any text.
-        type: STRING: the text under it; FLOAT: the number under it; ATTRIBUTE: either.
-    """
-
-    scope: str
-    key: str
-    type: Type
-
+from rankscope.tql.fields import Entity, Field
+from rankscope.tql.typed import Constant, Key
 
 Operand = Field | Key
 """What a row is asked for."""

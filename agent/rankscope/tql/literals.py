@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rankscope.tql import nodes
-from rankscope.tql.checked import Constant, Key, Operand
 from rankscope.tql.errors import Place, TqlTypeError
 from rankscope.tql.fields import NUMBERS, Field, Type
 from rankscope.tql.formatting import field_text, format_value
+from rankscope.tql.typed import Constant, Key
 from rankscope.tql.words import DURATIONS, SIZES
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -45,6 +45,11 @@ class Signed:
 Literal = Signed | nodes.Text | nodes.Boolean
 """What stands for itself."""
 
+Subject = Field | Key
+"""What a literal stands beside: a field, or an expression described as one, or a key."""
+
+_UINT32_MAX = 2**32 - 1
+
 
 def literal_of(value: nodes.Value) -> Literal | None:
     """The value as a literal; None if it is something to be computed or looked up."""
@@ -61,7 +66,7 @@ def text_of(literal: Literal) -> str:
     return str(literal) if isinstance(literal, Signed) else format_value(literal)
 
 
-def name_of(operand: Operand) -> str:
+def name_of(operand: Subject) -> str:
     """The operand as a query writes it."""
     if isinstance(operand, Key):
         return field_text(nodes.FieldRef(operand.scope, operand.key))
@@ -79,7 +84,7 @@ def type_of(literal: Literal) -> Type:
     return Type.INTEGER if literal.number.text.isdigit() else Type.FLOAT
 
 
-def constant(literal: Literal, operand: Operand) -> Constant:
+def constant(literal: Literal, operand: Subject) -> Constant:
     """The literal as a value of the operand's type.
 
     Raises:
@@ -94,8 +99,36 @@ def constant(literal: Literal, operand: Operand) -> Constant:
     if operand.type is Type.FLOAT:
         return _float(literal, operand)
     if type_of(literal) is Type.FLOAT:
-        return Constant(_as_float(literal), "Float64")
+        return Constant(_as_float(literal), Type.FLOAT, "Float64")
     return _integer(literal, operand)
+
+
+def constant_alone(literal: Literal) -> Constant:
+    """The literal as what it is by itself: a part of arithmetic.
+
+    Raises:
+        TqlTypeError: It is beyond 64 bits, or no whole number of ns or bytes.
+    """
+    if isinstance(literal, nodes.Text):
+        return Constant(literal.value, Type.STRING, "String")
+    if isinstance(literal, nodes.Boolean):
+        return Constant(literal.value, Type.BOOL, "UInt8")
+    kind = type_of(literal)
+    if kind is Type.FLOAT:
+        return Constant(_as_float(literal), kind, "Float64")
+    return Constant(_whole(literal, low=-(2**63), high=2**63 - 1), kind, "Int64")
+
+
+def _whole(literal: Signed, *, low: int, high: int) -> int:
+    exact, unit = literal.exact, "bytes" if literal.number.unit in SIZES else "ns"
+    if not low <= exact <= high:
+        message = f"{literal} is beyond what an integer of 64 bits holds"
+        hint = f"write a value within {low} to {high}"
+        raise TqlTypeError("out_of_range", message, place=literal.place, expected=(f"{low} to {high}",), hint=hint)
+    if exact != exact.to_integral_value():
+        message = f"{literal} is no whole number of {unit}"
+        raise TqlTypeError("not_whole", message, place=literal.place, hint=f"write a whole number of {unit}")
+    return int(exact)
 
 
 def _fits(given: Type, wanted: Type) -> bool:
@@ -105,23 +138,28 @@ def _fits(given: Type, wanted: Type) -> bool:
 def _of_key(literal: Literal, key: Key) -> Constant:
     """A text or a number; the SDK keeps a true label as the text "true"."""
     if isinstance(literal, nodes.Text) and key.type is Type.STRING:
-        return Constant(literal.value, "String")
+        return Constant(literal.value, Type.STRING, "String")
     if isinstance(literal, nodes.Boolean) and key.type is Type.STRING:
-        return Constant("true" if literal.value else "false", "String")
-    if isinstance(literal, Signed) and type_of(literal) in NUMBERS and key.type is Type.FLOAT:
-        return Constant(_as_float(literal), "Float64")
-    raise _mismatch(literal, key)
+        return Constant("true" if literal.value else "false", Type.STRING, "String")
+    if not isinstance(literal, Signed) or not _fits(type_of(literal), key.type):
+        raise _mismatch(literal, key)
+    if key.type is Type.FLOAT or type_of(literal) is Type.FLOAT:
+        return Constant(_as_float(literal), Type.FLOAT, "Float64")
+    if not 0 <= literal.exact <= _UINT32_MAX:
+        raise _out_of_range(literal, key, allowed=f"0 to {_UINT32_MAX}")
+    return Constant(int(literal.exact), Type.INTEGER, "UInt32")
 
 
-def _mismatch(literal: Literal, operand: Operand) -> TqlTypeError:
+def _mismatch(literal: Literal, operand: Subject) -> TqlTypeError:
     given, wanted = type_of(literal), operand.type
-    message = f"{name_of(operand)} is {_a(wanted)}, {text_of(literal)} is {_a(given)}: they do not compare"
+    sides = f"{name_of(operand)} is {with_article(wanted)}, {text_of(literal)} is {with_article(given)}"
+    message = f"{sides}: they do not compare"
     return TqlTypeError(
-        "type_mismatch", message, place=literal.place, expected=(_a(wanted),), hint=_instead(literal, operand)
+        "type_mismatch", message, place=literal.place, expected=(with_article(wanted),), hint=_instead(literal, operand)
     )
 
 
-def _instead(literal: Literal, operand: Operand) -> str:
+def _instead(literal: Literal, operand: Subject) -> str:
     if isinstance(operand, Field) and operand.type is Type.WORD:
         return f'write one of its words, as in "{next(iter(operand.vocabulary)).value}"'
     hints = {
@@ -131,6 +169,7 @@ def _instead(literal: Literal, operand: Operand) -> str:
         Type.ID: "write its hexadecimal digits in quotes",
         Type.SIZE: "write a size, as in 4MiB",
         Type.BOOL: "write true or false",
+        Type.LIST: f"ask whether it contains something: {name_of(operand)} contains {text_of(literal)}",
     }
     if type_of(literal) in {Type.DURATION, Type.SIZE}:
         return hints.get(operand.type, "leave out the unit")
@@ -139,11 +178,12 @@ def _instead(literal: Literal, operand: Operand) -> str:
     return hints.get(operand.type, "write a number, as in 2")
 
 
-def _a(kind: Type) -> str:
+def with_article(kind: Type) -> str:
+    """A type as a sentence names it."""
     return f"an {kind}" if kind[0] in "aei" else f"a {kind}"
 
 
-def _out_of_range(literal: Literal, operand: Operand, *, allowed: str, hint: str = "") -> TqlTypeError:
+def _out_of_range(literal: Literal, operand: Subject, *, allowed: str, hint: str = "") -> TqlTypeError:
     message = f"{text_of(literal)} is out of the range of {name_of(operand)}"
     return TqlTypeError(
         "out_of_range",
@@ -166,14 +206,14 @@ def _float(literal: Signed, field: Field) -> Constant:
     """A float of the column's width: 0.1 then equals a stored 0.1, which double precision would deny."""
     value = _as_float(literal)
     if field.table != "Float32":
-        return Constant(value, "Float64")
+        return Constant(value, Type.FLOAT, "Float64")
     try:
         narrow: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
         narrow = math.inf
     if math.isinf(narrow) or (value and not narrow):
         raise _out_of_range(literal, field, allowed="0, or a magnitude of 1.4e-45 to 3.4e38, as 32-bit floats are")
-    return Constant(narrow, "Float32")
+    return Constant(narrow, Type.FLOAT, "Float32")
 
 
 def _integer(literal: Signed, field: Field) -> Constant:
@@ -181,17 +221,14 @@ def _integer(literal: Signed, field: Field) -> Constant:
     if not field.low <= exact <= field.high:
         hint = f"write missing({field.name}) for rows without it" if exact == field.absent else ""
         raise _out_of_range(literal, field, allowed=f"{field.low} to {field.high}", hint=hint)
-    if exact != exact.to_integral_value():
-        message = f"{literal} is no whole number of ns"
-        raise TqlTypeError("not_whole", message, place=literal.place, hint="write a whole number of ns")
-    return Constant(int(exact), field.table)
+    return Constant(_whole(literal, low=field.low, high=field.high), field.type, field.table)
 
 
 def _string(literal: nodes.Text, field: Field) -> Constant:
     if not literal.value and field.absent == "":
         message = f"an empty {field.name} counts as missing, and nothing compares with what is missing"
         raise TqlTypeError("empty_string", message, place=literal.place, hint=f"write missing({field.name})")
-    return Constant(literal.value, "String")
+    return Constant(literal.value, Type.STRING, "String")
 
 
 def _word(literal: nodes.Text, field: Field) -> Constant:
@@ -205,7 +242,7 @@ def _word(literal: nodes.Text, field: Field) -> Constant:
             expected=tuple(words),
             hint=_nearest_word(literal.value, words),
         )
-    return Constant(words[literal.value], "UInt8")
+    return Constant(words[literal.value], Type.WORD, "UInt8")
 
 
 def _nearest_word(given: str, words: Iterable[str]) -> str:
@@ -225,7 +262,7 @@ def _id(literal: nodes.Text, field: Field) -> Constant:
     if field.absent == 0 and not int(digits, 16):
         message = f"the id 0 stands for a missing {field.name}, and nothing compares with what is missing"
         raise TqlTypeError("out_of_range", message, place=literal.place, hint=f"write missing({field.name})")
-    return Constant(digits, "String")
+    return Constant(digits, Type.ID, "String")
 
 
 def _time(literal: nodes.Text, field: Field) -> Constant:
@@ -244,7 +281,7 @@ def _time(literal: nodes.Text, field: Field) -> Constant:
     value = seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0)
     if not field.low <= value <= field.high:
         raise _out_of_range(literal, field, allowed="the years 2000 to 2199")
-    return Constant(value, "Int64")
+    return Constant(value, Type.TIME, "Int64")
 
 
 _FROM_TEXT: dict[Type, Callable[[nodes.Text, Field], Constant]] = {

@@ -1,6 +1,7 @@
 """The known name most like a wrong one: an unknown field is answered with what was probably meant."""
 
 import difflib
+from collections.abc import Iterable
 
 from rankscope.tql.fields import FIELDS, LATER, SCOPES
 
@@ -25,3 +26,8 @@ def nearest(name: str) -> str:
 def nearest_scope(scope: str) -> str:
     """The scope most like a wrong one, "" if none is near."""
     return (difflib.get_close_matches(scope, sorted(SCOPES), n=1, cutoff=0.6) or [""])[0]
+
+
+def nearest_of(word: str, known: Iterable[str]) -> str:
+    """The word of a closed set most like a wrong one, "" if none is near."""
+    return (difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5) or [""])[0]

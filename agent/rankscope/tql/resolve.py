@@ -1,29 +1,18 @@
 """From names to fields: which entity a query is about, and what each name of it stands for."""
 
 import dataclasses
-from collections.abc import Iterator
 
 from rankscope.tql import nodes
-from rankscope.tql.checked import Key, Operand
+from rankscope.tql.checked import Operand
 from rankscope.tql.errors import TqlTypeError, TqlUnsupported
-from rankscope.tql.fields import FIELDS, LATER, MAPS, SCOPES, SECTION, Entity, Origin, Type, scope_entity
+from rankscope.tql.fields import FIELDS, MAPS, SECTION, Entity, Origin, Type, scope_entity
 from rankscope.tql.formatting import field_text
-from rankscope.tql.nearest import nearest, nearest_scope
+from rankscope.tql.mentions import fields_in
+from rankscope.tql.typed import Key
+from rankscope.tql.unknown import refuse_unknown as refuse_unknown_name
 
 JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
 """Fields on which rows of two entities of one predicate agree: a condition on them holds of both."""
-
-
-def fields_in(node: object) -> Iterator[nodes.FieldRef]:
-    """Every field under a node, in the order of the text."""
-    if isinstance(node, nodes.FieldRef):
-        yield node
-    elif isinstance(node, tuple):
-        for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
-            yield from fields_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
-    elif isinstance(node, nodes.Node):
-        for attribute in dataclasses.fields(node):
-            yield from fields_in(getattr(node, attribute.name))
 
 
 def entities_in(node: object) -> tuple[Entity, ...]:
@@ -68,32 +57,8 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
     """
     if _is_looked_up(field):
         raise TqlUnsupported("unsupported", f"{field_text(field)} is not answered yet", place=field.place)
-    if field.name in FIELDS or field.scope in MAPS or field.name == "count":
-        return
-    scoped = f"{field.scope}.{field.key.partition('.')[0]}"
-    later = LATER.get(field.name) or LATER.get(scoped) or LATER.get(field.scope)
-    if later:
-        raise TqlUnsupported("unsupported", f"{field_text(field)} is not answered yet: {later}", place=field.place)
-    if field.scope and field.scope not in SCOPES:
-        known = tuple(sorted(SCOPES))
-        message = f"{field.scope} is no scope"
-        raise TqlTypeError("unknown_scope", message, place=field.place, expected=known, hint=_scope_hint(field))
-    near = field.key if field.key in FIELDS else nearest(field.name)
-    siblings = tuple(name for name in FIELDS if name.rpartition(".")[0] == field.scope)
-    message, hint = (
-        f"there is no field {field_text(field)}",
-        f"did you mean {near}?" if near else "name one that there is",
-    )
-    raise TqlTypeError("unknown_field", message, place=field.place, expected=() if near else siblings, hint=hint)
-
-
-def _scope_hint(field: nodes.FieldRef) -> str:
-    """What to write for a name with a wrong scope: a field only if what follows the dot is like one of its own."""
-    scope = nearest_scope(field.scope)
-    near = field.key if field.key in FIELDS else nearest(f"{scope}.{field.key}" if scope else field.name)
-    if near and (not scope or near.startswith(f"{scope}.") or near == field.key):
-        return f"did you mean {near}?"
-    return f"did you mean the scope {scope}?" if scope else "write a scope before the dot, as in tensor.l2"
+    if field.name != "count":
+        refuse_unknown_name(field)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

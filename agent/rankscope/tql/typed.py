@@ -10,6 +10,24 @@ from typing import Literal
 
 from rankscope.tql.fields import Entity, Field, Type
 
+Operator = Literal["+", "-", "*", "/", "%"]
+"""Of arithmetic."""
+
+Comparator = Literal["==", "!=", "<", "<=", ">", ">="]
+"""Of a comparison."""
+
+Function = Literal["abs", "min", "max", "sqrt", "log2", "log10", "ratio", "coalesce"]
+"""Of one row's values."""
+
+Question = Literal["isnan", "isinf", "isfinite"]
+"""Asked of a float."""
+
+RelationOperator = Literal[">", ">>", "<", "<<", "~", "!>", "!>>"]
+"""Between a span and its relative."""
+
+SetOperator = Literal["and", "or", "without"]
+"""Between traces with one span and with another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
@@ -50,7 +68,7 @@ class Arithmetic:
     side. NaN stays NaN.
     """
 
-    operator: Literal["+", "-", "*", "/", "%"]
+    operator: Operator
     left: "Value"
     right: "Value"
     type: Type
@@ -65,7 +83,7 @@ class Apply:
     integer overflows. `min` and `max` of NaN and a number are NaN.
     """
 
-    function: Literal["abs", "min", "max", "sqrt", "log2", "log10", "ratio", "coalesce"]
+    function: Function
     arguments: tuple["Value", ...]
     type: Type
 
@@ -104,7 +122,7 @@ Value = Constant | Field | Key | Arithmetic | Apply | History | Output
 class Compare:
     """False where a side is missing or NaN, whatever the operator. An integer and a float compare exactly."""
 
-    operator: Literal["==", "!=", "<", "<=", ">", ">="]
+    operator: Comparator
     left: Value
     right: Value
 
@@ -159,7 +177,7 @@ class Exists:
 class FloatTest:
     """One of isnan, isinf, isfinite; false where the value is missing."""
 
-    question: Literal["isnan", "isinf", "isfinite"]
+    question: Question
     value: Value
 
 
@@ -226,7 +244,7 @@ class Relation:
         operator: `>` child, `>>` descendant, `<` parent, `<<` ancestor, `~` sibling, and `!>` `!>>`: of no such span.
     """
 
-    operator: Literal[">", ">>", "<", "<<", "~", "!>", "!>>"]
+    operator: RelationOperator
     condition: Condition
 
 
@@ -246,7 +264,7 @@ class Traces:
     """
 
     first: Condition
-    relations: tuple[tuple[Literal["and", "or", "without"], Condition], ...] = ()
+    relations: tuple[tuple[SetOperator, Condition], ...] = ()
 
 
 Source = Rows | Related | Traces

@@ -12,6 +12,9 @@ MAX_DEPTH = 32
 MAX_ITEMS = 64
 """Items of one list."""
 
+MAX_STAGES = 16
+"""Stages behind the selection: each may be a level of the SQL."""
+
 DURATIONS = {
     "ns": 1,
     "us": 1_000,
