@@ -99,9 +99,7 @@ def _of_floats(operator: str, left: Source, right: Source) -> Source:
     sides = as_float(left), as_float(right)
     if operator in {"/", "%"}:
         checks.append(exp.NEQ(this=sides[1].copy(), expression=number(0)))
-    if operator == "%":
-        return _computed(_remainder(*sides), checks, is_float=True, table="Float64")
-    value = _binary(_OPERATORS[operator], *sides)
+    value = _remainder(*sides) if operator == "%" else _binary(_OPERATORS[operator], *sides)
     finite = [
         call("isFinite", known) for known, side in zip(sides, (left, right), strict=True) if _may_be_infinite(side)
     ]
@@ -170,7 +168,7 @@ def _extreme(function: str, sides: Sequence[Source]) -> Source:
     if function == "min":
         values = [exp.Neg(this=exp.Paren(this=value)) for value in values]
     # Sorting puts NaN last, so the last of all is NaN, or else the greatest.
-    last = exp.Bracket(this=call("arraySort", call("array", *values)), expressions=[number(len(values))])
+    last = call("arrayElement", call("arraySort", call("array", *values)), number(len(values)))
     value = exp.Neg(this=exp.Paren(this=last)) if function == "min" else last
     return _computed(value, presence(sides), is_float=True, table="Float64")
 

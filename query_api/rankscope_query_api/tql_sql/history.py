@@ -113,7 +113,7 @@ def _mean(side: Source, count: int, *, scope: Scope) -> Source:
         this="exponentialMovingAverage", expressions=[half_life], params=[steps.copy(), age.copy()]
     )
     lag = scope.compute(_over(weighed, scope=scope))
-    ratio = exp.Literal.number(repr((1 - alpha) / alpha))
+    ratio = exp.Literal.number(repr((count - 1) / 2))
     behind = exp.Mul(this=lag.copy(), expression=ratio)
     value = scope.compute(exp.Sub(this=last.copy(), expression=behind))
     present = call("ifNull", call("isFinite", value.copy()), number(0))
@@ -176,7 +176,7 @@ def _median(values: Expr) -> Expr:
     ordered, size = call("arraySort", values.copy()), call("length", values.copy())
     lower = call("intDiv", exp.Add(this=size.copy(), expression=number(1)), number(2))
     upper = exp.Add(this=call("intDiv", size.copy(), number(2)), expression=number(1))
-    ends = [exp.Bracket(this=ordered.copy(), expressions=[at]) for at in (lower, upper)]
+    ends = [call("arrayElement", ordered.copy(), at) for at in (lower, upper)]
     return exp.Div(this=exp.Paren(this=exp.Add(this=ends[0], expression=ends[1])), expression=number(2))
 
 

@@ -76,7 +76,7 @@ FROM (
             min(sealed) AS first_sealed,
             toUnixTimestamp64Nano(now64(9)) - max(if(received > 0, received, sealed)) AS silent
         FROM batches
-        WHERE {_SCOPED}
+        PREWHERE {_SCOPED}
         GROUP BY run_id, incarnation
     ) AS heard
     LEFT JOIN (
@@ -93,7 +93,7 @@ FROM (
             min(start) AS started,
             max(end) AS ended
         FROM runs
-        WHERE {_SCOPED}
+        PREWHERE {_SCOPED}
         GROUP BY run_id, incarnation
     ) AS said ON heard.run_id = said.run_id AND heard.incarnation = said.incarnation
     GROUP BY heard.run_id
@@ -108,24 +108,24 @@ SELECT
 FROM (
     SELECT run_id, launch_id, min(sealed) AS first_sealed
     FROM batches
-    WHERE {_SCOPED}
+    PREWHERE {_SCOPED}
     GROUP BY run_id, launch_id
 )"""
 
 _PLACES = f"""
 SELECT run_id, launch_id, rank, argMax(mesh, (length(mesh), sealed)) AS coordinates
 FROM batches
-WHERE {_SCOPED}
+PREWHERE {_SCOPED}
 GROUP BY run_id, launch_id, rank"""
 
 # A layer is a numbered repeated block: its name is the index that it gives to all it holds, and its parent has another.
 _LAYERS = f"""
 SELECT run_id, groupUniqArray(path) AS layers
 FROM modules
-WHERE {_SCOPED}
-    AND isNotNull(layer_index) AND splitByString({_DOT}, path)[-1] = toString(ifNull(layer_index, 0))
+PREWHERE {_SCOPED}
+WHERE isNotNull(layer_index) AND splitByString({_DOT}, path)[-1] = toString(ifNull(layer_index, 0))
     AND (run_id, parent, ifNull(layer_index, 0)) NOT IN (
-        SELECT run_id, path, ifNull(layer_index, 0) FROM modules WHERE {_SCOPED} AND isNotNull(layer_index)
+        SELECT run_id, path, ifNull(layer_index, 0) FROM modules PREWHERE {_SCOPED} WHERE isNotNull(layer_index)
     )
 GROUP BY run_id"""
 
@@ -136,9 +136,9 @@ SELECT
     if(last_class = '', NULL, last_class) AS module_class,
     if(last_type = '', NULL, last_type) AS module_type,
     splitByString({_DOT}, one.path) AS parts,
-    arrayFirst(
+    arrayLast(
         above -> has(layers, above),
-        arrayMap(size -> arrayStringConcat(arraySlice(parts, 1, size), {_DOT}), range(length(parts), 0, -1))
+        arrayMap(size -> arrayStringConcat(arraySlice(parts, 1, size), {_DOT}), range(1, length(parts) + 1))
     ) AS nearest,
     if(nearest = '', NULL, nearest) AS layer_path
 FROM (
@@ -148,7 +148,7 @@ FROM (
         argMax(class, (time, incarnation, seq, idx)) AS last_class,
         argMax(type, (time, incarnation, seq, idx)) AS last_type
     FROM modules
-    WHERE {_SCOPED}
+    PREWHERE {_SCOPED}
     GROUP BY run_id, path
 ) AS one
 LEFT JOIN ({_LAYERS}) AS numbered ON one.run_id = numbered.run_id"""
@@ -174,7 +174,7 @@ SELECT
     argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step,
     min(start) AS trace_time
 FROM spans
-WHERE {_SCOPED}
+PREWHERE {_SCOPED}
 GROUP BY run_id, trace_hi, trace_lo"""
 
 _CHILDREN = f"""
@@ -194,7 +194,8 @@ FROM (
         span_id,
         argMin(duration, (start, status = {SpanStatus.INTERRUPTED.code}, incarnation, seq, idx)) AS child_duration
     FROM spans
-    WHERE {_SCOPED} AND parent_span_id != 0
+    PREWHERE {_SCOPED}
+    WHERE parent_span_id != 0
     GROUP BY run_id, trace_hi, trace_lo, parent_span_id, span_id
 )
 GROUP BY run_id, trace_hi, trace_lo, parent_span_id"""
