@@ -4,13 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rankscope.tql import nodes
+from rankscope.tql.across import axis, column_of, comparison
+from rankscope.tql.aggregates import Reduction, every, reduced, reduction
 from rankscope.tql.conditions import condition
 from rankscope.tql.errors import Place, TqlTypeError
 from rankscope.tql.fields import ORDERED, Type
 from rankscope.tql.formatting import format_value
 from rankscope.tql.literals import with_article
 from rankscope.tql.naming import Names, Operand, as_number, behind, narrowed
-from rankscope.tql.typed import Column, Filter, Key, Limit, Order, OrderKey, Select, Stage
+from rankscope.tql.typed import Across, Aggregate, Column, Filter, Key, Limit, Order, OrderKey, Reduced, Select, Stage
 from rankscope.tql.values import field_or_value
 
 MAX_LIMIT = 1_000_000
@@ -108,9 +110,61 @@ def _row_count(number: nodes.Number) -> int:
     return int(digits)
 
 
+def _aggregate(written: nodes.Aggregate, names: Names) -> Made:
+    by, made = _grouped(written.by, names)
+    stretch = None
+    if written.every is not None:
+        stretch, column = every(written.every, names)
+        if column[0] in [name for name, _ in made]:
+            raise stands_twice(column[0], written.every.place)
+        made.append(column)
+    found = [reduction(call, names) for call in written.calls]
+    outputs = reduced(found)
+    return (Aggregate(outputs, by, stretch),), _behind(made, found, outputs=outputs, names=names)
+
+
+def _across(written: nodes.Across, names: Names) -> Made:
+    over = axis(written.axis, names)
+    by, made = _grouped(written.by, names)
+    if column_of(over) in [name for name, _ in made]:
+        message = f"what is compared across {over} is of many, and so is in no group by {column_of(over)}"
+        hint = f"leave {column_of(over)} out behind by"
+        raise TqlTypeError("axis_in_by", message, place=written.by[0].place, hint=hint)
+    found = [comparison(written.call, names, axis=over)]
+    outputs = reduced(found)
+    return (Across(over, outputs[0], by),), _behind(made, found, outputs=outputs, names=names)
+
+
+def _grouped(written: Sequence[nodes.Value], names: Names) -> tuple[tuple[Column, ...], list[tuple[str, Operand]]]:
+    """What to group by, as columns and as what can be named behind."""
+    operands = [field_or_value(node, names) for node in written]
+    for node, operand in zip(written, operands, strict=True):
+        if operand.type is Type.LIST:
+            message, hint = f"{operand.like.name} is a list: rows are not grouped by it", "ask whether it contains one"
+            raise TqlTypeError("type_mismatch", message, place=node.place, hint=hint)
+    columns = named_columns(written, operands)
+    return columns, [(column.name, operand) for column, operand in zip(columns, operands, strict=True)]
+
+
+def _behind(
+    made: list[tuple[str, Operand]], found: Sequence[Reduction], *, outputs: Sequence[Reduced], names: Names
+) -> Names:
+    """What can be named behind a stage that reduced: groups, results, and results by the whole call."""
+    taken = [name for name, _ in made]
+    for one, output in zip(found, outputs, strict=True):
+        if output.name in taken:
+            raise stands_twice(output.name, one.call.place)
+        taken.append(output.name)
+    results = [(output.name, one.result) for one, output in zip(found, outputs, strict=True)]
+    calls = {format_value(one.call): output.name for one, output in zip(found, outputs, strict=True)}
+    return behind(names.entity, [*made, *results], also=calls)
+
+
 _STAGES: dict[type, Callable[[Any, Names], Made]] = {
     nodes.Where: _where,
     nodes.Select: _select,
+    nodes.Aggregate: _aggregate,
+    nodes.Across: _across,
     nodes.OrderBy: _order_by,
     nodes.Top: _top,
     nodes.First: _first,

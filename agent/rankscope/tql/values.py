@@ -1,7 +1,7 @@
 """From written values to typed ones: every name is known, every literal is within 64 bits."""
 
 from rankscope.tql import nodes
-from rankscope.tql.arithmetic import computed, negated
+from rankscope.tql.arithmetic import computed, is_constant, negated
 from rankscope.tql.errors import TqlTypeError
 from rankscope.tql.formatting import format_value
 from rankscope.tql.functions import FUNCTIONS, applied, refuse_unknown_function
@@ -51,9 +51,10 @@ def field_or_value(node: nodes.Value, names: Names) -> Operand:
     """The value that is written, where it differs from row to row.
 
     Raises:
-        TqlTypeError: It is a literal; or something in it does not fit.
+        TqlTypeError: It is the same in every row; or something in it does not fit.
     """
-    if literal_of(node) is not None:
+    found = operand(node, names)
+    if is_constant(found.value):
         message = f"{format_value(node)} is no field"
         raise TqlTypeError("no_field", message, place=node.place, expected=("a field",))
-    return operand(node, names)
+    return found
