@@ -10,6 +10,7 @@ start of a run. step: an optimizer step, 0-based. span: a named interval on one 
 a tree of spans; a training step's trace has one id on all ranks.
 """
 
+import functools
 from enum import StrEnum
 
 
@@ -22,6 +23,7 @@ class Code(StrEnum):
         return list(type(self)).index(self) + 1
 
     @classmethod
+    @functools.cache  # of 256 codes at most; asked five times for each span that is shown
     def of(cls, code: int) -> str:
         """The name of a code; a code newer than this build reads as its number."""
         members = list(cls)
