@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rankscope.tql import nodes
-from rankscope.tql.aggregates import ACROSS, Reduction, anything, argument, averaged, positive, result_of
+from rankscope.tql.aggregates import Reduction, anything, argument, averaged, positive, result_of
 from rankscope.tql.aggregates import unknown_reduction as _unknown
 from rankscope.tql.errors import TqlTypeError
 from rankscope.tql.fields import SECTION, Entity, Type
@@ -11,6 +11,7 @@ from rankscope.tql.formatting import field_text
 from rankscope.tql.functions import MEASURES, check_count
 from rankscope.tql.naming import Names
 from rankscope.tql.nearest import nearest_of
+from rankscope.tql.words import ACROSS
 
 _COLUMN = {"layer": "layer.index"}
 _AXES = ("rank", "layer", "mesh.<axis>")

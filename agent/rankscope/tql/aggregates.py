@@ -15,7 +15,7 @@ from rankscope.tql.naming import Names, Operand, as_number, described
 from rankscope.tql.nearest import nearest_of
 from rankscope.tql.typed import Every, Reduced
 from rankscope.tql.values import field_or_value
-from rankscope.tql.words import DURATIONS
+from rankscope.tql.words import ACROSS, AGGREGATES, DURATIONS
 
 _MOST_STRETCHES = 1000
 _LONGEST = 2**63 - 1
@@ -193,14 +193,6 @@ _DECLARED: dict[str, tuple[str, int, Make]] = {
     "rate": ("rate()", 0, _rate),
     "histogram": ("histogram(x, 20)", 2, _histogram),
 }
-
-AGGREGATES = tuple(_DECLARED)
-"""Every aggregate."""
-
-ACROSS = (
-    *("spread", "skew", "zscore", "outliers", "slowest", "agree", "count_ranks", "missing_ranks", "slope", "median"),
-)
-"""Every comparison over ranks, layers or coordinates."""
 
 
 def reduced(found: Sequence[Reduction]) -> tuple[Reduced, ...]:

@@ -114,9 +114,7 @@ class Builder:
 
     def choices(self, meta: Meta, /, *items: Any) -> nodes.Choices:
         """`[a, b]`."""
-        if len(items) > MAX_ITEMS:
-            message = f"the list has {len(items)} items, the limit is {MAX_ITEMS}"
-            raise TqlSyntaxError("list_too_long", message, place=place_of(meta))
+        _refuse_long("list", items, meta)
         return nodes.Choices(items, place=place_of(meta))
 
     def interval(self, meta: Meta, low: Any, high: Any, /) -> nodes.Interval:
@@ -167,6 +165,7 @@ class Builder:
 
     def call(self, meta: Meta, function: Token, /, *arguments: Any) -> nodes.Call:
         """A function, or an aggregate behind `|`."""
+        _refuse_long(f"{function}()", arguments, meta)
         return nodes.Call(str(function), arguments, place=place_of(meta))
 
     aggregate_call = call
@@ -177,14 +176,17 @@ class Builder:
 
     def select(self, meta: Meta, /, *items: Any) -> nodes.Select:
         """`| select a, b`."""
+        _refuse_long("select", items, meta)
         return nodes.Select(items, place=place_of(meta))
 
-    def aggregates(self, _meta: Meta, /, *calls: nodes.Call) -> tuple[nodes.Call, ...]:
+    def aggregates(self, meta: Meta, /, *calls: nodes.Call) -> tuple[nodes.Call, ...]:
         """The calls of an aggregate stage."""
+        _refuse_long("stage", calls, meta)
         return calls
 
-    def by(self, _meta: Meta, /, *values: Any) -> tuple[nodes.Value, ...]:
+    def by(self, meta: Meta, /, *values: Any) -> tuple[nodes.Value, ...]:
         """What a stage groups by."""
+        _refuse_long("by", values, meta)
         return values
 
     def every(self, _meta: Meta, size: nodes.Number, steps: Token | None = None, /) -> nodes.Every:
@@ -203,6 +205,7 @@ class Builder:
 
     def order(self, meta: Meta, /, *keys: Any) -> nodes.OrderBy:
         """`| order by a desc`."""
+        _refuse_long("order by", keys, meta)
         return nodes.OrderBy(keys, place=place_of(meta))
 
     def order_key(self, meta: Meta, value: Any, direction: str = "asc", /) -> nodes.OrderKey:
@@ -224,6 +227,12 @@ class Builder:
     def limit(self, meta: Meta, count: Any, /) -> nodes.Limit:
         """`| limit 10`."""
         return nodes.Limit(count, place=place_of(meta))
+
+
+def _refuse_long(what: str, items: tuple[Any, ...], meta: Meta) -> None:
+    if len(items) > MAX_ITEMS:
+        message = f"the {what} has {len(items)} items, the limit is {MAX_ITEMS}"
+        raise TqlSyntaxError("list_too_long", message, place=place_of(meta), hint="write fewer, or ask in two queries")
 
 
 def _without_tokens(parts: tuple[Any, ...]) -> tuple[nodes.Predicate, ...]:

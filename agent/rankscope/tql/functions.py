@@ -12,6 +12,7 @@ from rankscope.tql.literals import Signed, constant, literal_of, type_of, with_a
 from rankscope.tql.naming import Names, Operand, as_number, described, narrowed
 from rankscope.tql.nearest import nearest_of
 from rankscope.tql.typed import Apply, Function
+from rankscope.tql.words import ACROSS, AGGREGATES
 
 MEASURES = NUMBERS | AMOUNTS
 """Types that can be averaged."""
@@ -56,10 +57,18 @@ def refuse_unknown_function(node: nodes.Call, names: Names, *, known: tuple[str,
         message = f"{format_value(node)} is no column behind the stages before"
         hint = "name one of them, or compute it in the stage before"
         return TqlTypeError("unknown_field", message, place=node.place, expected=names.shown, hint=hint)
-    near = nearest_of(node.function, known)
-    hint = f"did you mean {near}()?" if near else "aggregates stand behind |, as in | count() by rank"
-    message = f"there is no function {node.function}() of one row"
+    message, hint = f"there is no function {node.function}() of one row", _hint(node.function, known)
     return TqlTypeError("unknown_function", message, place=node.place, expected=known, hint=hint)
+
+
+def _hint(function: str, known: tuple[str, ...]) -> str:
+    """What to write for a function that is none: some stand elsewhere."""
+    if function in AGGREGATES:
+        return f"it is of many rows: write it behind |, as in | {function}(..) by rank"
+    if function in ACROSS:
+        return f"it compares ranks: write | across rank: {function}(..)"
+    near = nearest_of(function, known)
+    return f"did you mean {near}()?" if near else "aggregates stand behind |, as in | count() by rank"
 
 
 def wrong_type(node: nodes.Call, argument: Operand, *, wanted: str) -> TqlTypeError:

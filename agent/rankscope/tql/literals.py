@@ -154,9 +154,9 @@ def _mismatch(literal: Literal, operand: Subject) -> TqlTypeError:
     given, wanted = type_of(literal), operand.type
     sides = f"{name_of(operand)} is {with_article(wanted)}, {text_of(literal)} is {with_article(given)}"
     message = f"{sides}: they do not compare"
-    return TqlTypeError(
-        "type_mismatch", message, place=literal.place, expected=(with_article(wanted),), hint=_instead(literal, operand)
-    )
+    expected = "contains" if wanted is Type.LIST else with_article(wanted)
+    hint = _instead(literal, operand)
+    return TqlTypeError("type_mismatch", message, place=literal.place, expected=(expected,), hint=hint)
 
 
 def _instead(literal: Literal, operand: Subject) -> str:

@@ -108,9 +108,15 @@ class _Reader:
         self.text, self.at, self._place, self._depth = text, 0, place, 0
 
     def refusal(self, what: str, *, hint: str) -> TqlTypeError:
-        """The error of something at the reader's position, 1-based in the message."""
+        """The error of something at the reader's position; it points there, or, behind escapes, to the string."""
         message = f"the pattern has {what} at its character {self.at + 1}"
-        return TqlTypeError("bad_pattern", message, place=self._place, hint=hint)
+        return TqlTypeError("bad_pattern", message, place=self._here(), hint=hint)
+
+    def _here(self) -> Place:
+        whole, offset = self._place, self.at + 1
+        if whole.end - whole.start != len(self.text) + 2 or "\n" in self.text:
+            return whole
+        return Place(whole.start + offset, whole.start + offset + 1, whole.line, whole.column + offset)
 
     def _next(self) -> str:
         return self.text[self.at : self.at + 1]

@@ -33,6 +33,8 @@ SetOperator = Literal["and", "or", "without"]
 class Constant:
     """A value: integers for durations (ns), sizes (bytes), times (ns since epoch) and codes; hex digits for ids.
 
+    Beside a field of 32-bit floats it is rounded to 32 bits, so that 0.1 equals a stored 0.1; in arithmetic it is not.
+
     Attributes:
         value: The value itself, already within the range of what it is compared with.
         type: What it is.
@@ -51,7 +53,8 @@ class Key:
     Attributes:
         scope: `attr`, `metric`, `run.config` or `mesh`.
         key: The key, any text.
-        type: STRING: the text under it; FLOAT: the number under it; ATTRIBUTE: either; INTEGER: a coordinate.
+        type: STRING: the text under it; FLOAT: the number under it; ATTRIBUTE: either; INTEGER: a coordinate. A true
+            label is kept as the text "true". As text, an attribute that is a number is the number's text.
     """
 
     scope: str
@@ -63,9 +66,10 @@ class Key:
 class Arithmetic:
     """`+ - * / %` of two values; missing where a side is missing, the divisor is zero, or the result overflows.
 
-    Two integers give an integer of 64 bits, except by `/`, which always gives a float; an integer beside a float
-    is read as a float. A float result that is infinite of finite operands overflowed. `%` has the sign of the left
-    side. NaN stays NaN.
+    Integers, durations, sizes and times are whole numbers: two of them give, exactly, one within signed 64 bits or
+    nothing. A float beside them, and `/` of two of them, makes both sides floats of 64 bits; where the result's type is
+    DURATION, SIZE or TIME, it is rounded to a whole number, halves to even. A float result that is infinite of finite
+    operands overflowed. `%` has the sign of the left side. NaN stays NaN.
     """
 
     operator: Operator
@@ -79,8 +83,8 @@ class Apply:
     """A function of one row's values: abs, min, max, sqrt, log2, log10, ratio, coalesce.
 
     All but coalesce are missing where an argument is missing. `sqrt` of a negative number and a logarithm of zero or
-    less are missing; `ratio(a, b)` is `a / b`; `coalesce` is its first argument that is there. `abs` of the least
-    integer overflows. `min` and `max` of NaN and a number are NaN.
+    less are missing; `ratio(a, b)` is `a / b`; `coalesce` is its first argument that is there, be it NaN. `abs` of the
+    least integer overflows. `min` and `max` of NaN and a number are NaN; an integer among floats is read as a float.
     """
 
     function: Function
@@ -95,9 +99,15 @@ class History:
     A series is the rows of one process (incarnation) with the same `Entity` and series key (`SERIES`), in TQL's total
     order. It is made of all stored rows, whatever the query keeps. Rows in which the value is missing or NaN are passed
     over. `prev`: the last earlier value; `delta`: the value less that; `ema(x, n)`: the exponential mean of the values
-    up to and including this row, with alpha = 2 / (n + 1), begun at the first one; `robust_z`: (x - median) / (1.4826 *
-    MAD) over the up to 64 earlier values, missing with fewer than 8 or a MAD of 0. Without an earlier value prev,
-    delta and robust_z are missing.
+    up to and including this row, with alpha = 2 / (n + 1), begun at the first one; `robust_z(x, n)`: (x - median) /
+    (1.4826 * MAD) over the up to n earlier values, missing with fewer than 8 or a MAD of 0. Without an earlier value
+    prev, delta and robust_z are missing.
+
+    Attributes:
+        function: Which.
+        value: What it looks back on: of fields and keys that the row itself holds.
+        type: Of the result.
+        count: n: of `ema` 1 to 10,000, of `robust_z` 8 to 64; 0 of the others.
     """
 
     function: Literal["prev", "delta", "ema", "robust_z"]
@@ -108,7 +118,10 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column that an earlier stage made: an aggregate, a comparison across ranks, a stretch of `every`."""
+    """A column that an earlier stage made: selected, grouped by, an aggregate, a comparison, a stretch of `every`.
+
+    Of a column of type LIST, an Output of type INTEGER is the list's length. A column of attributes is text.
+    """
 
     name: str
     type: Type
@@ -160,7 +173,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Whether a text has a part, or a list (`run.tag`) an item; false where a side is missing."""
+    """Whether a text has a part, or a list an item; false where a side is missing. Every text has the empty part."""
 
     value: Value
     part: Value
@@ -168,7 +181,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Whether the row has it; a NaN is there."""
+    """Whether the row has it; a NaN is there, an empty list is not."""
 
     value: Value
 
@@ -273,7 +286,7 @@ Source = Rows | Related | Traces
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A value of an answer under its name."""
+    """A value of an answer under its name: as the formatter writes it."""
 
     name: str
     value: Value
@@ -281,7 +294,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keep the rows of which it is true."""
+    """Keep the rows of which it is true. Filters that lead are in the source's condition instead."""
 
     condition: Condition
 

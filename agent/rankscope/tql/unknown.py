@@ -27,7 +27,7 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
         return
     if field.scope in LATER:
         message = f"{field_text(field)} is not there: {LATER[field.scope]}"
-        raise TqlUnsupported("unsupported", message, place=field.place)
+        raise TqlUnsupported("unsupported", message, place=field.place, hint="ask without it")
     if field.scope and field.scope not in SCOPES:
         known, message = tuple(sorted(SCOPES)), f"{field.scope} is no scope"
         raise TqlTypeError("unknown_scope", message, place=field.place, expected=known, hint=_scope_hint(field))

@@ -1,4 +1,15 @@
-"""The words of the language that are no fields: units, and the limits on a query's size."""
+"""The words of the language that are no fields: aggregates, units, and the limits on a query's size."""
+
+AGGREGATES = (
+    *("count", "sum", "avg", "min", "max", "p50", "p90", "p95", "p99", "quantile", "stddev", "first", "last"),
+    *("distinct", "rate", "histogram"),
+)
+"""Every aggregate: one number of many rows."""
+
+ACROSS = (
+    *("spread", "skew", "zscore", "outliers", "slowest", "agree", "count_ranks", "missing_ranks", "slope", "median"),
+)
+"""Every comparison over ranks, layers or coordinates."""
 
 MAX_BYTES = 8192
 """Length of a query, UTF-8."""
