@@ -1,0 +1,242 @@
+"""What an answer's items hold: which expressions are selected, and how each value is written.
+
+Values stay plain Python here; the service's JSON conventions (strings for `_ns`, NaN) are applied
+where a response is made.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot.expressions.core import Expr
+
+from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Origin, Type
+from rankscope.tql.typed import Apply, Column, History, Key, Output, Value
+from rankscope_proto import names
+from rankscope_query_api.tql_sql.expressions import call, column, one_spelling
+from rankscope_query_api.tql_sql.scope import Scope
+from rankscope_query_api.tql_sql.sources import source
+
+Item = dict[str, Any]
+"""One object of an answer."""
+
+Writer = Callable[[Item, str, Any], None]
+"""Adds a selected value to an item, under the column's name or what it makes of it."""
+
+_SECOND_NS = 1_000_000_000
+_HEADER = ("run.id", "launch", "rank")
+_IDENTITY = ("run.id", "trace.id")
+_FLAGS = {Entity.TENSOR: names.TENSOR_FLAGS, Entity.SPAN: names.SPAN_FLAGS}
+_LISTS = {Entity.TENSOR: ("shape", "log2_hist")}
+_PAYLOADS = {"inputs", "outputs", "error_preview"}
+"""Long texts; a span's own page shows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One value of an item.
+
+    Attributes:
+        name: Its key in the item; a time adds `<name>_ns`, a duration has `<name>_ns` only.
+        value: The expression selected for it.
+        write: Adds the value to an item.
+    """
+
+    name: str
+    value: Expr
+    write: Writer
+
+
+def _write_plain(item: Item, name: str, value: object, /) -> None:
+    item[name] = value
+
+
+def write_list(item: Item, name: str, value: Sequence[int], /) -> None:
+    """Writes a list, also an empty one."""
+    item[name] = list(value)
+
+
+def _write_some(item: Item, name: str, value: Sequence[int], /) -> None:
+    if value:
+        item[name] = list(value)
+
+
+def _where_present(write: Writer) -> Writer:
+    """Leaves the key out where a row has no value: most statistics are absent from most rows."""
+
+    def write_present(item: Item, name: str, value: object, /) -> None:
+        if value is not None:
+            write(item, name, value)
+
+    return write_present
+
+
+def _write_bool(item: Item, name: str, value: int | None, /) -> None:
+    item[name] = None if value is None else bool(value)
+
+
+def _write_duration(item: Item, name: str, value: int | None, /) -> None:
+    item[f"{name}_ns"] = value
+
+
+def _write_time(item: Item, name: str, value: int | None, /) -> None:
+    item[name] = None if value is None else iso_time(value)
+    item[f"{name}_ns"] = value
+
+
+def _write_id(item: Item, name: str, value: int | None, /) -> None:
+    item[name] = None if value is None else f"{value:016x}"
+
+
+def _write_parent(item: Item, name: str, value: int | None, /) -> None:
+    _write_id(item, name, value or None)
+
+
+def _write_trace_id(item: Item, name: str, value: int | None, /) -> None:
+    item[name] = None if value is None else f"{value:032x}"
+
+
+def _write_maps(item: Item, name: str, value: tuple[dict[str, str], dict[str, float]], /) -> None:
+    item[name] = {**value[0], **value[1]}
+
+
+def iso_time(time_ns: int) -> str:
+    """Ns since the epoch as ISO-8601 in UTC, nine decimals."""
+    whole, fraction = divmod(time_ns, _SECOND_NS)
+    moment = dt.datetime.fromtimestamp(whole, dt.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+
+
+_BY_TYPE: Mapping[Type, Writer] = {Type.TIME: _write_time, Type.DURATION: _write_duration, Type.BOOL: _write_bool}
+
+
+def of_row(scope: Scope) -> tuple[Shown, ...]:
+    """Everything that a row of the scope's entity shows."""
+    entity = scope.entity
+    if entity not in SECTION:
+        own = (by_entity[entity] for by_entity in FIELDS.values() if entity in by_entity)
+        return tuple(of_field(field, scope) for field in own if field.name in _IDENTITY or _is_own(field))
+    known = [FIELDS[name][entity] for name in _HEADER]
+    for declared in SECTION[entity].fields:
+        known += _fields_of_column(entity, declared.name)
+    if entity is Entity.SPAN:
+        known.insert(len(_HEADER), FIELDS["span.trace_id"][entity])
+    found = [_sparse(of_field(field, scope), field) for field in known]
+    found += [Shown(name, column(name), _write_some) for name in _LISTS.get(entity, ())]
+    if entity in _FLAGS:
+        found.append(Shown("flags", column("flags"), _write_flags(_FLAGS[entity])))
+    return (*found, *_maps(entity))
+
+
+def _sparse(shown: Shown, field: Field) -> Shown:
+    if not (field.nullable and field.name.startswith("tensor.")):
+        return shown
+    return replace(shown, write=_where_present(shown.write))
+
+
+def _fields_of_column(entity: Entity, name: str) -> list[Field]:
+    """The field that shows a column, at most one."""
+    if name in _PAYLOADS or name in _LISTS.get(entity, ()):
+        return []
+    named = (field[entity] for field in FIELDS.values() if entity in field)
+    return [field for field in named if field.column == (name,)][:1]
+
+
+def _maps(entity: Entity) -> tuple[Shown, ...]:
+    if entity is not Entity.SPAN:
+        return ()
+    both = call("tuple", column("attributes"), column("numbers"))
+    return (Shown("attributes", both, _write_maps), Shown("metrics", column("metrics"), _write_plain))
+
+
+def _write_flags(bits: dict[str, int]) -> Writer:
+    def write(item: Item, name: str, value: int, /) -> None:
+        item[name] = [flag for flag, bit in bits.items() if value & bit]
+
+    return write
+
+
+def of_field(field: Field, scope: Scope) -> Shown:
+    """A field of a row as the row shows it: an empty word stays one."""
+    is_step = field.name == "step" and field.origin is Origin.ROW
+    value = column("step") if is_step else source(field, scope).value
+    return Shown(key_of(field), value, writer_of(field))
+
+
+def of_column(named: Column, scope: Scope, *, is_key: bool) -> Shown:
+    """One value that a query names.
+
+    Args:
+        named: The value and its name.
+        scope: Where it is read.
+        is_key: Whether it is a key of groups: floats that are equal are then spelt alike, and missing is NULL.
+    """
+    value = named.value
+    if isinstance(value, Field) and value.origin is Origin.ROW and not is_key:
+        return of_field(value, scope)
+    side = source(value, scope)
+    if side.is_float and is_key:
+        side = replace(side, value=one_spelling(side.value))
+    name = key_of(value) if isinstance(value, Field) else named.name
+    return Shown(name, side.or_null, writer_of(value))
+
+
+def key_of(field: Field) -> str:
+    """The key under which items hold a field: its column's name, where it is a column of the row."""
+    if field.name == "trace.id":
+        return "trace_id"
+    if field.origin is not Origin.ROW:
+        return field.name.rpartition(".")[2] if _is_own(field) else field.name
+    return field.column[0] if len(field.column) == 1 else field.name.rpartition(".")[2]
+
+
+def _is_own(field: Field) -> bool:
+    """Whether it belongs to rows that are traces or runs themselves."""
+    return field.origin.value == field.entity.value
+
+
+def writer_of(value: Value) -> Writer:
+    """How a value is written."""
+    match value:
+        case Field():
+            return _writer_of_field(value)
+        case Apply(function="coalesce" | "min" | "max"):
+            return writer_of(value.arguments[0])
+        case History():
+            return _BY_TYPE.get(value.type) or writer_of(value.value)
+        case Key() | Output() | _:
+            return _BY_TYPE.get(value.type, _write_plain)
+
+
+def writer_of_type(kind: Type) -> Writer:
+    """How a computed value of a type is written."""
+    return _BY_TYPE.get(kind, _write_plain)
+
+
+def _writer_of_field(field: Field) -> Writer:
+    if field.type is Type.WORD:
+        return _write_word(field.vocabulary)
+    if field.type is Type.ID and field.table == "UInt64":
+        if len(field.column) == 2:
+            return _write_trace_id
+        return _write_id if field.absent is None else _write_parent
+    return write_list if field.type is Type.LIST else _BY_TYPE.get(field.type, _write_plain)
+
+
+def _write_word(vocabulary: type[names.Code]) -> Writer:
+    def write(item: Item, name: str, value: int | None, /) -> None:
+        item[name] = None if value is None else vocabulary.of(value)
+
+    return write
+
+
+def items(columns: Sequence[Shown], rows: Sequence[Sequence[Any]]) -> list[Item]:
+    """The rows as objects; values behind the columns' own are left out."""
+    found: list[Item] = []
+    for row in rows:
+        item: Item = {}
+        for shown, value in zip(columns, row, strict=False):
+            shown.write(item, shown.name, value)
+        found.append(item)
+    return found

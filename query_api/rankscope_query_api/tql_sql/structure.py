@@ -1,0 +1,273 @@
+"""Rows by other rows: spans by their relatives, traces by their spans, rows by what another table has beside them.
+
+All of it is set membership, `(keys) IN (SELECT keys …)`: no row is doubled by a copy of another one, and what the
+rows themselves hold stays as it is. Ancestors are walked up from the spans that a query may return, so that the work
+follows their number and not that of the trace; the walk ends after `MOST_LEVELS`, and so do cycles.
+
+A span whose parent never arrived has no known parent, ancestor or place in the tree: it is no child and no
+descendant, and it is not said to be none either (`!>`, `!>>`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.expressions.core import Expr
+
+from rankscope.tql.fields import Entity
+from rankscope.tql.typed import Companion, Condition, Related, Traces
+from rankscope_proto import names
+from rankscope_query_api.tql_sql.expressions import all_of, call, column, number, step
+from rankscope_query_api.tql_sql.predicates import condition
+from rankscope_query_api.tql_sql.scope import Scope
+
+MOST_LEVELS = 128
+"""How many levels up relatives are looked for."""
+
+_IN_STEP_TRACE = names.SPAN_FLAGS["in_step_trace"]
+_SPAN, _PARENT = "span_id", "parent_span_id"
+
+
+def joined(companions: Sequence[Companion], scope: Scope) -> list[Expr]:
+    """The semi-joins of rows with rows of other entities of the same run, launch, rank and step."""
+    found = [_beside(companion, scope) for companion in companions]
+    if companions and scope.entity is Entity.SPAN:
+        found.insert(0, _in_step_trace())
+    return found
+
+
+def _beside(companion: Companion, scope: Scope) -> Expr:
+    other = scope.companion(companion.entity)
+    parts = [exp.NEQ(this=step(), expression=number(-1)), condition(companion.condition, other)]
+    if companion.entity is Entity.SPAN:
+        parts.append(_in_step_trace())
+    return _is_in(_place(), other.rows().where(all_of(parts), copy=False).select(*_place(), copy=False))
+
+
+def _place() -> list[Expr]:
+    return [column("run_id"), column("launch_id"), column("rank"), step()]
+
+
+def _in_step_trace() -> Expr:
+    return exp.NEQ(this=call("bitAnd", column("flags"), number(_IN_STEP_TRACE)), expression=number(0))
+
+
+def _is_in(keys: Sequence[Expr], found: exp.Select) -> Expr:
+    return exp.In(this=exp.Tuple(expressions=list(keys)), query=found.subquery())
+
+
+def _not(part: Expr) -> Expr:
+    return exp.Not(this=exp.Paren(this=part))
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Spans as a set: those of which a condition holds.
+
+    Attributes:
+        scope: What project and run they are of.
+        condition: Makes the condition, for a SELECT of their own.
+        level: How many relations lie within the condition; it tells one walk of a statement from another.
+    """
+
+    scope: Scope
+    condition: Callable[[Scope], list[Expr]]
+    level: int = 0
+
+    def select(self, *keys: Expr, where: Sequence[Expr] = ()) -> exp.Select:
+        """A SELECT of keys of these spans."""
+        scope = self.scope.companion(Entity.SPAN)
+        parts = [*self.condition(scope), *where]
+        return scope.rows().where(all_of(parts), copy=False).select(*keys, copy=False)
+
+    def of(self, *names_of: str, where: Sequence[Expr] = ()) -> exp.Select:
+        """A SELECT of the ids that tell where these spans belong, and of further columns."""
+        return self.select(*self.keys(*names_of), where=where)
+
+    def keys(self, *names_of: str) -> list[Expr]:
+        """The ids of a trace, and further columns; the run's is one where a query may read several."""
+        run = ["run_id"] if self.scope.run is None else []
+        return [column(name) for name in (*run, "trace_hi", "trace_lo", *names_of)]
+
+
+def _of(node: Condition) -> Callable[[Scope], list[Expr]]:
+    return lambda scope: [condition(node, scope)]
+
+
+def in_traces(traces: Traces, scope: Scope) -> Expr:
+    """Which traces: with a span of each, of one, or of the one and none of the other."""
+    spans = _Spans(scope, _of(traces.first))
+    found = _is_in(spans.keys(), spans.of())
+    for word, node in traces.relations:
+        further = _Spans(scope, _of(node))
+        one = _is_in(further.keys(), further.of())
+        match word:
+            case "and":
+                found = exp.And(this=found, expression=one)
+            case "or":
+                found = exp.Paren(this=exp.Or(this=found, expression=one))
+            case "without":
+                found = exp.And(this=found, expression=_not(one))
+    return found
+
+
+def related(source: Related, scope: Scope) -> list[Expr]:
+    """Which spans: those of the last condition, by their relatives among those before."""
+    left = _of(source.first)
+    for level, relation in enumerate(source.relations):
+        left = _relation(relation.operator, _Spans(scope, left, level), right=_of(relation.condition))
+    return left(scope)
+
+
+def _relation(operator: str, left: _Spans, *, right: Callable[[Scope], list[Expr]]) -> Callable[[Scope], list[Expr]]:
+    """The condition of the right spans that have, or have not, such a relative among the left ones."""
+    relatives = _RELATIVES[operator]
+    return lambda scope: [*right(scope), *relatives(left, _Spans(left.scope, right))]
+
+
+def _child(left: _Spans, right: _Spans) -> list[Expr]:
+    del right
+    return [_has_parent(), _is_in(left.keys(_PARENT), left.of(_SPAN))]
+
+
+def _parent(left: _Spans, right: _Spans) -> list[Expr]:
+    del right
+    return [_is_in(left.keys(_SPAN), left.of(_PARENT))]
+
+
+def _has_parent() -> Expr:
+    return exp.NEQ(this=column(_PARENT), expression=number(0))
+
+
+def _is_root() -> Expr:
+    return exp.EQ(this=column(_PARENT), expression=number(0))
+
+
+def _sibling(left: _Spans, right: _Spans) -> list[Expr]:
+    """Those with a span of the left beside them; one that is alone there is no sibling of itself."""
+    del right
+    alone = left.of(_PARENT).select(exp.alias_(call("any", column(_SPAN)), "alone"), copy=False)
+    alone.group_by(*left.keys(_PARENT), copy=False)
+    alone.having(exp.EQ(this=call("uniqExact", column(_SPAN)), expression=number(1)), copy=False)
+    beside = _is_in(left.keys(_PARENT), left.of(_PARENT))
+    return [_has_parent(), beside, _not(_is_in(left.keys(_PARENT, _SPAN), alone))]
+
+
+def _no_child(left: _Spans, right: _Spans) -> list[Expr]:
+    everything = _Spans(left.scope, lambda _: [])
+    parents = _is_in(left.keys(_SPAN), right.of(_PARENT))
+    has_known_parent = _is_in(left.keys(_PARENT), everything.of(_SPAN, where=[parents]))
+    is_child = _is_in(left.keys(_PARENT), left.of(_SPAN))
+    known = exp.And(this=has_known_parent, expression=_not(is_child))
+    return [exp.Paren(this=exp.Or(this=_is_root(), expression=known))]
+
+
+def _ancestor(left: _Spans, right: _Spans) -> list[Expr]:
+    del right
+    seeds = left.select(*_named(left.keys(_PARENT), "up"), exp.alias_(number(0), "level"), where=[_has_parent()])
+    walk = _Walk(left, seeds)
+    above = walk.reached(exp.select(*(column(name) for name in walk.names)))
+    return [_is_in(left.keys(_SPAN), above)]
+
+
+def _descendant(left: _Spans, right: _Spans) -> list[Expr]:
+    in_a_trace_of_both = _is_in(left.keys(), left.of())
+    found = _upwards(left, right, where=[in_a_trace_of_both])
+    return [_is_in(left.keys(_SPAN), found.having(_greatest_is("is_left", 1), copy=False))]
+
+
+def _no_descendant(left: _Spans, right: _Spans) -> list[Expr]:
+    found = _upwards(left, right, where=[])
+    found.having(exp.And(this=_greatest_is("is_left", 0), expression=_greatest_is("is_top", 1)), copy=False)
+    return [exp.Paren(this=exp.Or(this=_is_root(), expression=_is_in(left.keys(_SPAN), found)))]
+
+
+def _greatest_is(name: str, value: int) -> Expr:
+    return exp.EQ(this=call("max", column(name)), expression=number(value))
+
+
+def _upwards(left: _Spans, right: _Spans, *, where: Sequence[Expr]) -> exp.Select:
+    """The right spans, grouped, with what the walk up from each came by."""
+    flags = [exp.alias_(number(0), name) for name in ("is_left", "is_top", "level")]
+    origin = exp.alias_(column(_SPAN), "origin")
+    seeds = right.select(*_named(right.keys(_PARENT), "up"), origin, *flags, where=[_has_parent(), *where])
+    walk = _Walk(left, seeds, with_origin=True)
+    keys = [column(name) for name in (*walk.names[:-1], "origin")]
+    return walk.reached(exp.select(*(key.copy() for key in keys))).group_by(*keys, copy=False)
+
+
+def _named(keys: Sequence[Expr], prefix: str) -> list[Expr]:
+    return [exp.alias_(key, f"{prefix}_{at}") for at, key in enumerate(keys)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A walk up from some spans to their ancestors, level by level.
+
+    Attributes:
+        left: The spans that are looked for.
+        seeds: Ids of the trace and of the parent to go on with, where each walk begins.
+        with_origin: Whether walks stay apart by the span they began at, and end where they meet one of `left`.
+    """
+
+    left: _Spans
+    seeds: exp.Select
+    with_origin: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the walk is called."""
+        return f"walk_{self.left.level}"
+
+    @property
+    def names(self) -> list[str]:
+        """Columns of the walk that say where it is: the trace's ids, and the parent to go on with."""
+        return [f"up_{at}" for at in range(len(self.left.keys(_SPAN)))]
+
+    def reached(self, select: exp.Select) -> exp.Select:
+        """A SELECT from all that was come by."""
+        walked = exp.Union(this=self.seeds, expression=self._level(), distinct=False)
+        return select.from_(self.name, copy=False).with_(self.name, as_=walked, recursive=True, copy=False)
+
+    def _level(self) -> exp.Select:
+        on: list[Expr] = [
+            exp.EQ(this=key, expression=column(name)) for key, name in zip(self._spans(), self.names, strict=True)
+        ]
+        # Without names of their own: one called as a column of the walk would be meant by ON instead of that.
+        shown = self._parents()
+        where: list[Expr] = [exp.LT(this=column("level"), expression=number(MOST_LEVELS))]
+        if self.with_origin:
+            shown += [column("origin"), column("found_left"), column("found_top")]
+            where.append(_not(exp.Or(this=column("is_left"), expression=column("is_top"))))
+        shown.append(exp.Add(this=column("level"), expression=number(1)))
+        level = exp.select(*shown).distinct().from_(self._edges().subquery("edges"))
+        return level.join(self.name, on=all_of(on), copy=False).where(all_of(where), copy=False)
+
+    def _spans(self) -> list[Expr]:
+        return [column(f"edge_{at}") for at in range(len(self.names))]
+
+    def _parents(self) -> list[Expr]:
+        return [*self._spans()[:-1], column("edge_parent")]
+
+    def _edges(self) -> exp.Select:
+        """The spans that the level before named as parents, with their own parents."""
+        everything = _Spans(self.left.scope, lambda _: [])
+        named = exp.In(this=column(_SPAN), query=exp.select(column(self.names[-1])).from_(self.name).subquery())
+        shown = [*_named(everything.keys(_SPAN), "edge"), exp.alias_(column(_PARENT), "edge_parent")]
+        if self.with_origin:
+            scope = self.left.scope.companion(Entity.SPAN)
+            is_left = all_of(self.left.condition(scope))
+            shown += [exp.alias_(exp.Paren(this=is_left), "found_left"), exp.alias_(_is_root(), "found_top")]
+            return scope.rows().where(named, copy=False).select(*shown, copy=False)
+        return everything.select(*shown, where=[named])
+
+
+_RELATIVES: dict[str, Callable[[_Spans, _Spans], list[Expr]]] = {
+    ">": _child,
+    ">>": _descendant,
+    "<": _parent,
+    "<<": _ancestor,
+    "~": _sibling,
+    "!>": _no_child,
+    "!>>": _no_descendant,
+}
