@@ -153,29 +153,32 @@ FROM (
 ) AS one
 LEFT JOIN ({_LAYERS}) AS numbered ON one.run_id = numbered.run_id"""
 
+# Named `project` beside the table, the constant would be what PREWHERE compares: an alias goes before a column.
 _TRACES = f"""
-SELECT
-    run_id,
-    trace_hi,
-    trace_lo,
-    {{project:String}} AS project,
-    argMinIf(name, (start, span_id), parent_span_id = 0) AS named,
-    if(named = '', NULL, named) AS trace_root_name,
-    max(start + duration) - min(start) AS trace_duration,
-    uniqExact(span_id) AS trace_span_count,
-    uniqExactIf(span_id, status = {SpanStatus.ERROR.code}) AS trace_error_count,
-    uniqExactIf(rank, rank >= 0) AS trace_rank_count,
-    multiIf(
-        max(status = {SpanStatus.ERROR.code}), toUInt8({SpanStatus.ERROR.code}),
-        max(status = {SpanStatus.CANCELLED.code}), {SpanStatus.CANCELLED.code},
-        min(status = {SpanStatus.INTERRUPTED.code}), {SpanStatus.INTERRUPTED.code},
-        {SpanStatus.OK.code}
-    ) AS trace_status,
-    argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step,
-    min(start) AS trace_time
-FROM spans
-PREWHERE {_SCOPED}
-GROUP BY run_id, trace_hi, trace_lo"""
+SELECT *, {{project:String}} AS project
+FROM (
+    SELECT
+        run_id,
+        trace_hi,
+        trace_lo,
+        argMinIf(name, (start, span_id), parent_span_id = 0) AS named,
+        if(named = '', NULL, named) AS trace_root_name,
+        max(start + duration) - min(start) AS trace_duration,
+        uniqExact(span_id) AS trace_span_count,
+        uniqExactIf(span_id, status = {SpanStatus.ERROR.code}) AS trace_error_count,
+        uniqExactIf(rank, rank >= 0) AS trace_rank_count,
+        multiIf(
+            max(status = {SpanStatus.ERROR.code}), toUInt8({SpanStatus.ERROR.code}),
+            max(status = {SpanStatus.CANCELLED.code}), {SpanStatus.CANCELLED.code},
+            min(status = {SpanStatus.INTERRUPTED.code}), {SpanStatus.INTERRUPTED.code},
+            {SpanStatus.OK.code}
+        ) AS trace_status,
+        argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step,
+        min(start) AS trace_time
+    FROM spans
+    PREWHERE {_SCOPED}
+    GROUP BY run_id, trace_hi, trace_lo
+)"""
 
 _CHILDREN = f"""
 SELECT

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from clickhouse_connect.driver.client import Client
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql import typed
 from rankscope.tql.fields import Entity, Type
@@ -44,7 +45,7 @@ class Pairs:
         """The rows of a table."""
         return list(itertools.product(POOLS[left][0], POOLS[right][0]))
 
-    def ask(self, left: str, right: str, make: Callable[[Scope], exp.Expression]) -> list[Any]:
+    def ask(self, left: str, right: str, make: Callable[[Scope], Expr]) -> list[Any]:
         """The value of an expression in each row."""
         sides = {"a": left, "b": right}
         scope = Scope(Entity.SCALAR, "default", None)
