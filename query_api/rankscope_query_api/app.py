@@ -29,6 +29,7 @@ from rankscope_query_api.routes import (
     findings,
     health,
     runs,
+    sql,
     steps,
     storage,
     tensors,
@@ -81,6 +82,7 @@ def create_app(
         tensors,
         findings,
         tql,
+        sql,
     ):
         app.include_router(module.router)
     app.add_middleware(Guarded, settings=settings)
@@ -151,7 +153,8 @@ def _known(request: Request, where: str) -> list[str]:
     described_app: dict[str, Any] = request.app.openapi()
     operation = described_app["paths"][request.scope["route"].path][request.method.lower()]
     if where == "body":
-        return sorted(described_app["components"]["schemas"]["TqlBody"]["properties"])
+        schema: dict[str, str] = operation["requestBody"]["content"]["application/json"]["schema"]
+        return sorted(described_app["components"]["schemas"][schema["$ref"].rpartition("/")[2]]["properties"])
     return sorted(one["name"] for one in operation["parameters"] if one["in"] == where)
 
 

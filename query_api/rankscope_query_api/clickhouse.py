@@ -27,6 +27,7 @@ from rankscope_query_api.errors import (
     InvalidRequestError,
     LimitExceededError,
     QueryError,
+    RefusedStatementError,
     StoreUnavailableError,
 )
 from rankscope_query_api.metrics import Metrics
@@ -40,6 +41,17 @@ _MISSING_CODES = frozenset({60, 81})
 """Unknown table, unknown database."""
 
 _BAD_PATTERN_CODE = 427
+
+_TIMED_OUT_CODE = 159
+
+_OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 209, 210, 243, 999, 1000, 1001, 1002})
+"""A fault in the store, a file, a connection or a disk of it: no statement is to blame."""
+
+_MOST_IN_RANGE = 10_000_000
+"""The clock of a query is looked at between blocks, so what one block may hold bounds how late that is."""
+
+_TIMES_AS_TICKS = {"DateTime*": "int"}
+"""Python's own times end at microseconds."""
 
 _ERASE_TIMEOUT_S = 3600
 """Parts are rewritten, and a run may be in many."""
@@ -151,8 +163,10 @@ class ClickHouse:
         except (ClickHouseError, OSError, ValueError, TypeError) as error:
             raise self._unreachable(error) from error
         try:
-            result = client.query(statement, parameters=dict(parameters), column_oriented=True)
-            return Table(result.column_names, result.result_columns)
+            result = client.query(
+                statement, parameters=dict(parameters), column_oriented=True, query_formats=_TIMES_AS_TICKS
+            )
+            return Table(result.column_names, result.result_columns, [kind.name for kind in result.column_types])
         except ClickHouseError as error:
             self._discard(client)
             raise self._mapped(error) from error
@@ -187,6 +201,8 @@ class ClickHouse:
             "max_rows_to_read": settings.query_max_rows_read,
             "max_memory_usage": settings.query_max_memory_bytes,
             "max_result_rows": settings.query_max_result_rows,
+            "max_result_bytes": settings.query_max_result_bytes,
+            "function_range_max_elements_in_block": _MOST_IN_RANGE,
             "result_overflow_mode": "throw",
         }
         embedded = urlsplit(self._url).scheme == "chdb"
@@ -205,10 +221,7 @@ class ClickHouse:
         code = getattr(error, "code", None)
         text = _first_line(error)
         if code in _LIMIT_CODES:
-            return LimitExceededError(
-                f"the query costs more than it may: {text}",
-                hint="ask for fewer steps, ranks or rows, or raise the RANKSCOPE_QUERY_* limits",
-            )
+            return self._beyond(code, text)
         if code == _BAD_PATTERN_CODE:
             return InvalidQueryError(f"a regular expression is not usable: {text}", hint="RE2 syntax is understood")
         if code in _MISSING_CODES:
@@ -217,7 +230,19 @@ class ClickHouse:
             )
         if code is None:
             return self._unreachable(error)
-        return QueryError(f"the store refused a query of this service: {text}", hint="please report it")
+        return _failed(text) if code in _OUR_FAULT_CODES else RefusedStatementError(text)
+
+    def _beyond(self, code: int | None, text: str) -> LimitExceededError:
+        if code == _TIMED_OUT_CODE:
+            return LimitExceededError(
+                f"the query ran longer than {self._settings.query_timeout_s:g} s and was stopped in the store",
+                hint="ask for fewer steps, ranks or rows, or raise RANKSCOPE_QUERY_TIMEOUT_S",
+                code="timed_out",
+            )
+        return LimitExceededError(
+            f"the query costs more than it may: {text}",
+            hint="ask for fewer steps, ranks or rows, or raise the RANKSCOPE_QUERY_* limits",
+        )
 
     def _unreachable(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(
@@ -276,6 +301,10 @@ def check_ranges(statement: str, parameters: Mapping[str, Value]) -> None:
         for value in given if isinstance(given, list | tuple) else (given,):
             if isinstance(value, int) and not low <= value <= high:
                 raise InvalidRequestError(f"{name} is {value}", hint=f"it must lie in {low}..{high}")
+
+
+def _failed(text: str) -> QueryError:
+    return QueryError(f"the store failed at a query: {text}", hint="its log holds the details")
 
 
 def _first_line(error: Exception) -> str:

@@ -12,6 +12,7 @@
     ├── InvalidQueryError 400    the text of a query is wrong; the position says where
     ├── NotFoundError 404        no such run, step, trace or route; an unknown project reads the same
     ├── LimitExceededError 422   the query would cost more than it may
+    ├── RefusedStatementError 500  the store refused a statement of this service; one of a user's is told as 400
     └── StoreUnavailableError 503
 
 The shape: `{"code", "message", "hint", "position", "expected"}`; the last three may be null.
@@ -161,6 +162,18 @@ class LimitExceededError(QueryError):
 
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     default_code = "limit_exceeded"
+
+
+class RefusedStatementError(QueryError):
+    """The store refused a statement.
+
+    Args:
+        said: What it said of it.
+    """
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"the store refused a query of this service: {said}", hint="please report it")
+        self.said = said
 
 
 class StoreUnavailableError(QueryError):

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rankscope_query_api.answers import Key
 
-Value: TypeAlias = str | int | float | None | Sequence[str | int | float | None]
+Value: TypeAlias = str | int | float | Sequence[str | int | float | None] | None
 """What a bound parameter may be."""
 
 Record: TypeAlias = dict[str, Any]

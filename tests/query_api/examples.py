@@ -46,6 +46,14 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "query": {"path": "layers.2.mlp", "step": 14, "rank": 1, "role": "grad"},
     },
     "show_findings": {"path": _RUN},
+    "run_sql": {
+        "body": {
+            "query": "SELECT rank, count() AS spans FROM spans WHERE name = {name:String} GROUP BY rank ORDER BY rank",
+            "parameters": {"name": "step"},
+            "run": story.RUN,
+            "limit": 2,
+        }
+    },
     "run_tql": {"body": {"query": "tensor.nonfinite_count > 0 | first", "run": story.RUN}},
 }
 """What is asked, by operation; left out: nothing of the kind."""

@@ -1,0 +1,153 @@
+"""Text to tree: sqlglot's parser for ClickHouse, with every function kept as it was written.
+
+Before it runs, the text is measured: sqlglot's parser calls itself once per bracket, and per `NOT` or `-` in a row, so
+that a text of a few kilobytes would end in a stack too deep for Python.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot.dialects.clickhouse import ClickHouse
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.expressions.core import Expr
+from sqlglot.tokens import Token, TokenType  # pyright: ignore[reportPrivateImportUsage]  # where 30.0 has them
+
+from rankscope_query_api.errors import InvalidQueryError, Position
+
+MAX_BYTES = 8 * 1024
+"""Of a statement, as UTF-8."""
+
+MAX_NESTING = 32
+"""Brackets and signs inside one another."""
+
+MAX_NODES = 2_000
+"""Of the tree, a few for each word."""
+
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_PREFIXES = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.ARROW})
+
+
+def _parse_cast(parser: Any) -> Any:
+    return parser._parse_cast(True)
+
+
+def _parse_case(parser: Any) -> Any:
+    return parser._parse_case()
+
+
+class _Kept(ClickHouse):
+    """ClickHouse's dialect without what sqlglot knows of functions, which it would rewrite."""
+
+    class Parser(ClickHouse.Parser):
+        """Functions stay names with arguments; `CAST` and `CASE` have a grammar of their own."""
+
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CAST": _parse_cast}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": _parse_case}
+
+
+def parsed(text: str) -> Expr:
+    """The tree of the one statement that a text is.
+
+    Raises:
+        InvalidQueryError: It is longer, deeper or larger than may be, no statement, or more than one.
+    """
+    _refuse_long(text)
+    try:
+        tokens = sqlglot.tokenize(text, dialect=_Kept)
+        _refuse_deep(text, tokens)
+        statements = [tree for tree in _Kept().parser().parse(tokens, text) if tree is not None]
+    except ParseError as error:
+        raise _syntax_error(error) from None
+    except (SqlglotError, RecursionError, ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
+        # A parser that is confused by a text fails in many ways; whichever it is, the text is at fault.
+        raise InvalidQueryError("this is no SQL that can be read", hint=_HINT, code="syntax") from error
+    if len(statements) != 1:
+        found = "nothing" if not statements else f"{len(statements)} statements"
+        raise InvalidQueryError(f"one SELECT is expected, and this is {found}", hint=_HINT, code="syntax")
+    _refuse_large(statements[0])
+    return statements[0]
+
+
+_HINT = "write one SELECT over the views; query_api/VIEWS.md lists them"
+
+
+def position_of(text: str, node: Expr) -> Position | None:
+    """Where a node stands in the text; None: sqlglot does not know."""
+    for one in node.walk():
+        start, end = one.meta.get("start"), one.meta.get("end")
+        if start is not None and end is not None:
+            return position_at(text, start, length=end - start + 1)
+    return None
+
+
+def position_at(text: str, offset: int, *, length: int) -> Position:
+    """Line and column of an offset in characters."""
+    before = text[:offset].split("\n")
+    return Position(len(before), len(before[-1]) + 1, max(1, length))
+
+
+def _refuse_long(text: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        raise InvalidQueryError(
+            f"the statement has {size} bytes, and may have {MAX_BYTES}",
+            hint="send long lists as a parameter: `x IN {names:Array(String)}`",
+            code="too_long",
+        )
+    if not text.isprintable() and (control := next(_controls(text), None)):
+        raise InvalidQueryError(
+            f"the character U+{ord(control[1]):04X} is not for statements",
+            hint="send it in a parameter, as in `x = {text:String}`",
+            position=position_at(text, control[0], length=1),
+            code="syntax",
+        )
+
+
+def _controls(text: str) -> Iterator[tuple[int, str]]:
+    """Offsets of what separates no words and is no letter: controls and halves of surrogate pairs."""
+    for at, letter in enumerate(text):
+        if (letter < " " and letter not in "\t\r\n") or letter == "\x7f" or "\ud800" <= letter <= "\udfff":
+            yield at, letter
+
+
+def _refuse_deep(text: str, tokens: Sequence[Token]) -> None:
+    depth = signs = 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        signs = signs + 1 if token.token_type in _PREFIXES else 0
+        if depth + signs > MAX_NESTING:
+            raise InvalidQueryError(
+                f"the statement is nested more than {MAX_NESTING} deep",
+                hint="name parts of it with WITH, or take brackets and signs away",
+                position=position_at(text, token.start, length=len(token.text)),
+                code="too_deep",
+            )
+
+
+def _refuse_large(tree: Expr) -> None:
+    nodes = sum(1 for _ in tree.walk())
+    if nodes > MAX_NODES:
+        raise InvalidQueryError(
+            f"the statement has {nodes} parts, and may have {MAX_NODES}",
+            hint="replace a row of OR by `x IN {values:Array(String)}`",
+            code="too_many_nodes",
+        )
+
+
+def _syntax_error(error: ParseError) -> InvalidQueryError:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line"), first.get("col")
+    near = str(first.get("highlight") or "")
+    position = None
+    if isinstance(line, int) and isinstance(column, int):
+        position = Position(line, max(1, column - max(len(near), 1) + 1), max(1, len(near)))
+    shown = f", near {near[:60]!r}" if near else ""
+    what = str(first.get("description") or "it cannot be read").rstrip(".")
+    what = "something is missing" if "<class" in what else what
+    return InvalidQueryError(
+        f"no SQL: {what[:1].lower()}{what[1:]}{shown}", hint=_HINT, position=position, code="syntax"
+    )
