@@ -85,7 +85,8 @@ def negated(node: nodes.Negate, inner: Operand, *, names: Names) -> Operand:
     inner = as_number(inner)
     if inner.type not in NUMBERS | AMOUNTS:
         message = f"{inner.like.name} is {with_article(inner.type)}: it has no opposite"
-        raise TqlTypeError("type_mismatch", message, place=node.place, expected=("a number", "a duration"))
+        expected, hint = ("a number", "a duration"), "take the difference of two times instead"
+        raise TqlTypeError("type_mismatch", message, place=node.place, expected=expected, hint=hint)
     value = Arithmetic("*", inner.value, Constant(-1, Type.INTEGER, "Int64"), inner.type)
     return Operand(value, described(format_value(node), inner.type, names.entity))
 
@@ -93,5 +94,13 @@ def negated(node: nodes.Negate, inner: Operand, *, names: Names) -> Operand:
 def _mismatch(node: nodes.Arithmetic, left: Operand, *, right: Operand) -> TqlTypeError:
     names = f"{left.like.name} is {with_article(left.type)}, {right.like.name} is {with_article(right.type)}"
     message = f"{names}: they do not {_VERBS[node.operator]}"
-    hint = "write a unit, as in 5ms" if AMOUNTS & {left.type, right.type} else "compute with numbers and durations"
+    hint = _hint(node.operator, {left.type, right.type})
     return TqlTypeError("type_mismatch", message, place=node.place, hint=hint)
+
+
+def _hint(operator: str, kinds: set[Type]) -> str:
+    if not kinds & AMOUNTS:
+        return "compute with numbers, durations and sizes"
+    if operator in _OF_AMOUNTS and kinds & NUMBERS:
+        return "write a unit, as in 5ms"
+    return "multiply and divide by plain numbers, add and subtract what has the same unit"

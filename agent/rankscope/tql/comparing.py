@@ -63,7 +63,7 @@ def refuse_unordered(operator: str, side: Operand, *, place: Place, instead: tup
     """
     if operator not in {"==", "!="} and side.type not in ORDERED:
         message = f"{side.like.name} has no order: it is of type {side.type}"
-        raise TqlTypeError("unordered", message, place=place, expected=instead)
+        raise TqlTypeError("unordered", message, place=place, expected=instead, hint=f"ask with {' or '.join(instead)}")
 
 
 def truth(side: Operand, operator: str, *, literal: Literal, place: Place) -> Condition:

@@ -87,7 +87,8 @@ def _beside(side: Operand, node: nodes.Value, *, names: Names, place: Place) -> 
 
 def _without_field(node: nodes.Comparison) -> TqlTypeError:
     message = f"{format_value(node.left)} {node.operator} {format_value(node.right)} compares no field"
-    return TqlTypeError("no_field", message, place=node.place, expected=("a field on one side",))
+    hint = "name a field on one side, as in rank == 1"
+    return TqlTypeError("no_field", message, place=node.place, expected=("a field on one side",), hint=hint)
 
 
 def _membership(node: nodes.Membership, names: Names) -> Condition:
@@ -98,16 +99,16 @@ def _membership(node: nodes.Membership, names: Names) -> Condition:
 
 
 def _among_choices(side: Operand, among: nodes.Choices) -> Condition:
-    literals = [_listed(item) for item in among.items]
+    literals = [_listed(item, "a list holds only literals") for item in among.items]
     side, first = beside_literal(side, literals[0])
     return OneOf(side.value, (first, *(beside_literal(side, literal)[1] for literal in literals[1:])))
 
 
-def _listed(item: nodes.Value) -> Literal:
+def _listed(item: nodes.Value, rule: str) -> Literal:
     if (literal := literal_of(item)) is not None:
         return literal
-    message = f"{format_value(item)} is no literal, and a list holds nothing else"
-    hint = "compare with it by itself, as in rank == 1 or rank == local_rank"
+    message = f"{rule}, and {format_value(item)} is none"
+    hint = "write a number or a text; compare with a field by itself, as in rank == local_rank"
     raise TqlTypeError("no_literal", message, place=item.place, expected=("a literal",), hint=hint)
 
 
@@ -155,7 +156,7 @@ def _contains(node: nodes.Contains, names: Names) -> Condition:
 
 def _holds(node: nodes.Contains, side: Operand) -> Condition:
     """Whether a list has an item; the item is a literal."""
-    item = constant_alone(_listed(node.part))
+    item = constant_alone(_listed(node.part, "what a list contains is asked by a literal"))
     wanted = Type.STRING if side.like.table == "Array(String)" else Type.INTEGER
     if item.type is not wanted:
         message = f"{side.like.name} is a list of {wanted} values, {format_value(node.part)} is none"

@@ -149,7 +149,8 @@ def _of_several(node: nodes.Call, arguments: list[Operand], *, names: Names, mix
     if not (len(kinds) == 1 or kinds <= mixed) or len({argument.like.vocabulary for argument in arguments}) > 1:
         shown = ", ".join(f"{argument.like.name} is {with_article(argument.type)}" for argument in arguments)
         message = f"{node.function}() takes values of one type, but {shown}"
-        raise TqlTypeError("type_mismatch", message, place=node.place, expected=("values of one type",))
+        expected, hint = ("values of one type",), "make them one type, as in rank * 1.0"
+        raise TqlTypeError("type_mismatch", message, place=node.place, expected=expected, hint=hint)
     result = arguments[0].type if len(kinds) == 1 else Type.FLOAT
     value = Apply(_BY_NAME[node.function], tuple(argument.value for argument in arguments), result)
     return Operand(value, _like_all(format_value(node), arguments, result=result, names=names))

@@ -113,7 +113,8 @@ class Names:
         owners = _WITH_KEYS[scope] if scope else tuple(FIELDS[field.name])
         message = f"{field_text(field)} is no field of {self.entity} rows"
         expected = tuple(f"a query about {owner} rows" for owner in owners)
-        return TqlTypeError("foreign_field", message, place=field.place, expected=expected)
+        hint = f"leave it out, or ask about {owners[0]} rows"
+        return TqlTypeError("foreign_field", message, place=field.place, expected=expected, hint=hint)
 
     def _no_column(self, field: nodes.FieldRef) -> TqlTypeError:
         message = f"{field_text(field)} is no column behind the stages before"

@@ -79,7 +79,8 @@ def _order_keys(node: nodes.Value, names: Names, *, is_descending: bool) -> list
     operand = as_number(operand)
     if operand.type is Type.LIST:
         message = f"{operand.like.name} is {with_article(operand.type)}: rows have no order by it"
-        raise TqlTypeError("unordered", message, place=node.place, expected=tuple(sorted(ORDERED)))
+        hint = "order by something else of the row"
+        raise TqlTypeError("unordered", message, place=node.place, expected=tuple(sorted(ORDERED)), hint=hint)
     return [OrderKey(operand.value, is_descending)]
 
 

@@ -5,6 +5,7 @@ from rankscope.tql.errors import TqlTypeError, TqlUnsupported
 from rankscope.tql.fields import FIELDS, KEYED, LATER, SCOPES
 from rankscope.tql.formatting import field_text
 from rankscope.tql.nearest import nearest, nearest_scope
+from rankscope.tql.words import ACROSS, AGGREGATES
 
 _CONFIG = "config."
 
@@ -45,6 +46,8 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
 def _hint(field: nodes.FieldRef, near: str) -> str:
     if field.name == "run.config":
         return "write a key of it, as in run.config.lr"
+    if field.name in {*AGGREGATES, *ACROSS}:
+        return f"it is there behind the stage that makes it: | {field.name}(..)"
     return f"did you mean {near}?" if near else "name one that there is"
 
 

@@ -56,5 +56,6 @@ def field_or_value(node: nodes.Value, names: Names) -> Operand:
     found = operand(node, names)
     if is_constant(found.value):
         message = f"{format_value(node)} is no field"
-        raise TqlTypeError("no_field", message, place=node.place, expected=("a field",))
+        hint = "name what differs from row to row, as in tensor.l2"
+        raise TqlTypeError("no_field", message, place=node.place, expected=("a field",), hint=hint)
     return found
