@@ -157,9 +157,9 @@ def _nullable(value: Expr, table: str, *, is_float: bool) -> Source:
 
 
 def _known(side: Source) -> Expr:
-    """The value, NULL where it is missing or NaN."""
+    """The value, NULL where it is missing or NaN; Nullable, or of no row an aggregate were 0."""
     if not side.is_float:
-        return side.or_null
+        return call("toNullable", side.or_null)
     return call("if", call("isNaN", side.value.copy()), exp.null(), side.or_null)
 
 
@@ -167,7 +167,7 @@ def _finite(side: Source) -> Expr:
     """The value as a float, NULL where it is missing or not finite."""
     value = call("toFloat64", side.or_null)
     if not side.is_float:
-        return value
+        return call("toNullable", value)
     return call("if", call("isFinite", side.value.copy()), value, exp.null())
 
 
