@@ -40,7 +40,8 @@ def _unquoted(token: Token, quoted: str, *, at: int = 0) -> str:
                 column = offset - before.rindex("\n")
             place = Place(whole.start + offset, whole.start + offset + 2, line, column)
             message = f"\\{found[1]} is no escape sequence"
-            raise TqlSyntaxError("bad_escape", message, place=place, expected=tuple(f"\\{key}" for key in "\\\"'ntr"))
+            expected, hint = tuple(f"\\{key}" for key in "\\\"'ntr"), 'write \\\\ for a backslash, as in =~ "\\\\d+"'
+            raise TqlSyntaxError("bad_escape", message, place=place, expected=expected, hint=hint)
         return _ESCAPED[found[1]]
 
     return _ESCAPE.sub(letter, quoted[1:-1])
