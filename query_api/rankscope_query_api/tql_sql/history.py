@@ -94,7 +94,7 @@ def _mean(side: Source, count: int, *, scope: Scope) -> Source:
 
     With d the steps from value to value, it is x - (1 - a) * sum of d * (1 - a)^age, which is x itself, to the bit,
     where nothing changes: `x > ema(x, n)` must not be true for a rounding. `exponentialMovingAverage` is a * the sum of
-    values * (1 - a)^age, computed row after row (100,000 rows in 30 ms).
+    values * (1 - a)^age, computed row after row; the agent's recursion is the same (measured: to the last bit).
     """
     known = scope.compute(_finite(side))
     last = scope.compute(_window("anyLast", known, scope=scope))

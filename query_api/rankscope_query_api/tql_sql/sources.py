@@ -95,8 +95,7 @@ def _composed(field: Field, scope: Scope) -> Source | None:
         present = exp.NEQ(this=step(), expression=number(-1))
         return Source(step(), present, nullable=False, absent=-1, is_float=False, table="Int64")
     if field.name == "span.end":
-        end = exp.Paren(this=exp.Add(this=column("start"), expression=column("duration")))
-        return _always(end, "Int64")
+        return _end()
     if field.type is Type.ID and len(field.column) == 2:
         return _always(_trace_id(), "UInt128")
     if field.table.startswith("FixedString"):
@@ -105,6 +104,15 @@ def _composed(field: Field, scope: Scope) -> Source | None:
         parts = [scope.parameters.bind(text, "String") for text in (",", ", ")]
         return _always(call("replaceAll", call("toString", column("shape")), *parts), "String")
     return None
+
+
+def _end() -> Source:
+    """Start and duration; missing beyond 64 bits, where the sum wraps to the wrong side of the start."""
+    start, duration = column("start"), column("duration")
+    end = exp.Paren(this=exp.Add(this=start, expression=duration))
+    grows = exp.Paren(this=exp.GTE(this=duration.copy(), expression=number(0)))
+    present = exp.EQ(this=exp.Paren(this=exp.GTE(this=end.copy(), expression=start.copy())), expression=grows)
+    return Source(end, present, nullable=False, absent=None, is_float=False, table="Int64")
 
 
 def _always(value: Expr, table: str) -> Source:
