@@ -22,8 +22,8 @@ from rankscope_ingest.errors import CannotStart, StoreRefused, StoreUncertain, S
 from rankscope_proto.columns import SECTIONS
 from rankscope_proto.storage import INSERT_SETTINGS, landing_schema
 
-FLOOR = (25, 6)
-"""`format_schema_source='string'` exists since then: the schema travels with each insert."""
+FLOOR = (26, 2)
+"""Text indexes are no experiment since then: `spans` has one of its attributes."""
 
 TARGETS = (*(section.table for section in SECTIONS), "batches", "trace_index")
 """Every table that a view of `landing` fills."""
@@ -142,7 +142,7 @@ class Store:
             floor = ".".join(str(part) for part in FLOOR)
             raise StoreUnfit(
                 f"ClickHouse at {shown(self._url)} is version {version}; rankscope needs {floor} or newer, "
-                "because the schema travels with each insert: upgrade the server"
+                "because spans have a text index of their attributes: upgrade the server"
             )
 
     async def check_tables(self) -> None:

@@ -75,6 +75,23 @@ class MapColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """An index beside a table, which answers a condition without reading the columns that it is made of.
+
+    Attributes:
+        name: Its name in the table.
+        expression: What it is made of. A condition is looked up in it only where it has this very text.
+        kind: Its kind, with its parameters.
+        why: What it is for.
+    """
+
+    name: str
+    expression: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """One section of a batch and the table it becomes.
 
@@ -88,6 +105,8 @@ class Section:
         order_by: Sorting key of the table after project and run.
         order_why: Why that order.
         maps: Columns built from two fields.
+        codecs: Column and codec, where another than the store's own pays.
+        indexes: What is kept beside the columns.
         expires: SQL expression of the moment a row may vanish; "": never. A table that expires
             proves nothing about what was stored, so completeness is not asked of it.
     """
@@ -101,6 +120,8 @@ class Section:
     order_by: tuple[str, ...]
     order_why: str
     maps: tuple[MapColumn, ...] = ()
+    codecs: tuple[tuple[str, str], ...] = ()
+    indexes: tuple[Index, ...] = ()
     expires: str = ""
 
     def field(self, name: str) -> Field:

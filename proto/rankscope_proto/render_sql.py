@@ -70,12 +70,21 @@ def table_columns(section: Section) -> list[tuple[str, str]]:
     return row_header_columns() + own + [(column.name, column.table) for column in section.maps]
 
 
+def _stored(section: Section) -> list[tuple[str, str]]:
+    """Name, type and codec of every column of a section's table."""
+    codecs = dict(section.codecs)
+    return [
+        (name, f"{kind} CODEC({codecs[name]})" if name in codecs else kind) for name, kind in table_columns(section)
+    ]
+
+
 def table(section: Section) -> str:
     """DDL of a section's table."""
     order = ", ".join(("project", "run_id", *section.order_by))
     ttl = f"\nTTL {section.expires}" if section.expires else ""
+    indexes = "".join(f",\n    INDEX {one.name} {one.expression} TYPE {one.kind}" for one in section.indexes)
     return (
-        f"CREATE TABLE IF NOT EXISTS {section.table}\n(\n{_columns(table_columns(section))}\n)\n"
+        f"CREATE TABLE IF NOT EXISTS {section.table}\n(\n{_columns(_stored(section))}{indexes}\n)\n"
         f"ENGINE = MergeTree\nPARTITION BY week\nORDER BY ({order}){ttl}\nSETTINGS {WINDOW}"
     )
 

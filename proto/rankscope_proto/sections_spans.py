@@ -13,7 +13,16 @@ from rankscope_proto.constructors import (
     word,
     words,
 )
-from rankscope_proto.declaration import Field, MapColumn, Section, Wire
+from rankscope_proto.declaration import Field, Index, MapColumn, Section, Wire
+
+ATTRIBUTE_WORDS = (
+    "arrayMap((k, v) -> concat(toString(length(k)), ':', k, v), mapKeys(attributes), mapValues(attributes))"
+)
+"""A span's text attributes as words: the key's length in bytes, a colon, the key, the value.
+
+The length tells where the key ends, so no two attributes share a word: what has the word has the attribute, and the map
+need not be read.
+"""
 
 SPANS = Section(
     "spans",
@@ -150,6 +159,20 @@ SPANS = Section(
             "metric_values",
             "Map(LowCardinality(String), Float64)",
             "Numeric metrics of the span.",
+        ),
+    ),
+    codecs=(
+        ("idx", "Delta, LZ4"),
+        ("span_id", "Delta, LZ4"),
+        ("start", "T64, LZ4"),
+        ("duration", "T64, LZ4"),
+    ),
+    indexes=(
+        Index(
+            "attribute_words",
+            ATTRIBUTE_WORDS,
+            "text(tokenizer = 'array')",
+            "Finds the spans that have a text attribute with a value.",
         ),
     ),
 )

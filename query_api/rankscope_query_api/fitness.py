@@ -6,7 +6,7 @@ from rankscope_proto.columns import SECTIONS
 from rankscope_proto.storage import migrations
 from rankscope_query_api.errors import StoreUnavailableError
 
-FLOOR = (25, 6)
+FLOOR = (26, 2)
 """The same as the writer's: older servers cannot be written to, so what they hold is not ours."""
 
 TABLES = (*(section.table for section in SECTIONS), "batches", "trace_index")

@@ -165,7 +165,7 @@ async def test_a_url_of_another_kind_is_a_config_error(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "is_fit"), [("24.8.1.1", False), ("25.5.9.1", False), ("25.6.1.1", True), ("26.9.2.1", True)]
+    ("version", "is_fit"), [("24.8.1.1", False), ("26.1.9.1", False), ("26.2.1.1", True), ("26.9.2.1", True)]
 )
 async def test_only_servers_from_the_floor_on_are_fit(
     version: str, is_fit: bool, clickhouse_front: Front, monkeypatch: pytest.MonkeyPatch
@@ -179,7 +179,7 @@ async def test_only_servers_from_the_floor_on_are_fit(
     if is_fit:
         await store.check_version()
     else:
-        with pytest.raises(StoreUnfit, match=f"version {version}; rankscope needs 25.6 or newer"):
+        with pytest.raises(StoreUnfit, match=f"version {version}; rankscope needs 26.2 or newer"):
             await store.check_version()
 
 

@@ -33,7 +33,7 @@ def created(kind: str, name: str) -> str:
 
 def table(name: str) -> Columns:
     """Column names and types of a table, as its DDL has them."""
-    return dict(re.findall(r"^    `(\w+)` (.+?),?$", created("TABLE", name), re.MULTILINE))
+    return dict(re.findall(r"^    `(\w+)` (.+?)(?: CODEC\(.+\))?,?$", created("TABLE", name), re.MULTILINE))
 
 
 def reference(title: str) -> str:

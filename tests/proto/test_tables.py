@@ -223,10 +223,19 @@ def test_the_migrations_come_to_the_tables_that_are_declared(clickhouse_front: S
 
 
 def structure(client: Client) -> dict[str, Any]:
-    """What each table is made of: its columns in order, its engine, the query of a view."""
-    columns = "SELECT table, groupArray((name, type)) FROM system.columns WHERE database = currentDatabase() GROUP BY 1"
+    """What each table is made of: its columns in order, its indexes, its engine, the query of a view."""
+    columns = (
+        "SELECT table, groupArray((name, type, compression_codec)) FROM system.columns"
+        " WHERE database = currentDatabase() GROUP BY 1"
+    )
+    indexes = "SELECT table, name, type_full, expr, granularity FROM system.data_skipping_indices"
+    kept: dict[str, list[object]] = {}
+    for name, *index in client.query(f"{indexes} WHERE database = currentDatabase() ORDER BY 1, 2").result_rows:
+        kept.setdefault(name, []).append(index)
     tables = "SELECT name, engine_full, as_select FROM system.tables WHERE database = currentDatabase()"
     made_of = {name: made for name, made in client.query(columns).result_rows}  # noqa: C416 - rows are lists here
     return {
-        name: (made_of[name], *rest) for name, *rest in client.query(tables).result_rows if "migrations" not in name
+        name: (made_of[name], kept.get(name), *rest)
+        for name, *rest in client.query(tables).result_rows
+        if "migrations" not in name
     }

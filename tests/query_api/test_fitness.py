@@ -19,7 +19,7 @@ from tests.proto.batches import migrate
 LATEST = migrations()[-1].version
 
 
-@pytest.mark.parametrize("version", ["25.6.1.1", "26.9.1", "25.10.2.65"])
+@pytest.mark.parametrize("version", ["26.2.1.1", "26.9.1", "26.10.2.65"])
 def test_a_store_with_all_tables_is_fit(version: str) -> None:
     assert problem(version, {*TABLES, "landing"}, migrated=LATEST) is None
 
@@ -27,11 +27,11 @@ def test_a_store_with_all_tables_is_fit(version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "tables", "migrated", "said"),
     [
-        ("25.5.9.14", TABLES, LATEST, "the store is ClickHouse 25.5.9.14, and rankscope needs 25.6 or newer"),
-        ("24.12.1.1", (), None, "needs 25.6 or newer"),
-        ("26.1.1.1", (), None, "the database has no table of rankscope; run `rankscope migrate` once"),
-        ("26.1.1.1", TABLES[1:], None, f"no table {TABLES[0]}; run"),
-        ("26.1.1.1", TABLES, LATEST - 1, f"of migration {LATEST - 1}, and this version reads those of {LATEST}"),
+        ("26.1.9.14", TABLES, LATEST, "the store is ClickHouse 26.1.9.14, and rankscope needs 26.2 or newer"),
+        ("24.12.1.1", (), None, "needs 26.2 or newer"),
+        ("26.2.1.1", (), None, "the database has no table of rankscope; run `rankscope migrate` once"),
+        ("26.2.1.1", TABLES[1:], None, f"no table {TABLES[0]}; run"),
+        ("26.2.1.1", TABLES, LATEST - 1, f"of migration {LATEST - 1}, and this version reads those of {LATEST}"),
     ],
 )
 def test_an_unfit_store_is_told_in_one_line(
