@@ -3,9 +3,10 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 
 PATIENCE_S = 240.0
 SINCE_STEP_TOLERANCE = 3
+ANY_PORTS = ("--query-port", "0", "--gateway-port", "0", "--http-port", "0")
 NO_USER = {"HOME": "", "XDG_DATA_HOME": ""}
 
 
@@ -54,6 +56,57 @@ def ill(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return demo(tmp_path_factory.mktemp("demo") / "home", "--seed", "1")
 
 
+@pytest.fixture(scope="module")
+def served(ill: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """The same demo's data in a folder that a server runs over: a command that finds none opens the store itself.
+
+    What is not there is asked without it: for a row that may be on its way a server is asked again for 5 s.
+    """
+    folder = tmp_path_factory.mktemp("served")
+    home = Path(shutil.copytree(ill.home, folder / "home", symlinks=True))
+    server = Child(
+        python("rankscope", "up", *ANY_PORTS), name="up", folder=folder, environ=clean_environ(RANKSCOPE_HOME=str(home))
+    )
+    try:
+        server.await_that(lambda: _discovery.read(home) is not None, timeout_s=PATIENCE_S, what="get ready")
+        yield Demo(home, ill.answer, ill.written)
+    finally:
+        server.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Stayed:
+    """A demo on a terminal that stayed until Ctrl-C, in the folder of a server that ran before.
+
+    Attributes:
+        status: Its exit status.
+        said: What the terminal showed.
+        written: What it wrote with --json.
+        server: The server's process id.
+        is_serving: Whether that lived after the demo.
+    """
+
+    status: int
+    said: str
+    written: Any
+    server: int
+    is_serving: bool
+
+
+@pytest.fixture(scope="module")
+def stayed(tmp_path_factory: pytest.TempPathFactory) -> Stayed:
+    folder = tmp_path_factory.mktemp("stayed")
+    home, path = folder / "home", folder / "found.json"
+    server = int(rankscope("up", *ANY_PORTS, "--detach", "--wait-ready", "--json", home=home).json["pid"])
+    command = python("rankscope", "demo", "--steps", "40", "--seed", "2", "--json", path)
+    try:
+        status, said = on_a_terminal(command, home=home, until="Ctrl-C to stop")
+        return Stayed(status, said, json.loads(path.read_text()), server, alive(server))
+    finally:
+        os.kill(server, signal.SIGTERM)
+        wait_until(lambda: not alive(server), timeout_s=PATIENCE_S, what="the server has ended")
+
+
 def assert_found_what_was_injected(written: Any) -> None:
     found, injected = written["found"], written["injected"]
     assert found["nonfinite"] == injected["nonfinite"]
@@ -82,8 +135,8 @@ def test_the_demo_tells_its_finding_and_how_to_go_on(ill: Demo) -> None:
     assert "Ctrl-C" not in said
 
 
-def test_a_demo_with_another_seed_finds_its_faults(tmp_path: Path) -> None:
-    assert_found_what_was_injected(demo(tmp_path / "home", "--seed", "2").written)
+def test_a_demo_with_another_seed_and_the_fewest_steps_finds_its_faults(stayed: Stayed) -> None:
+    assert_found_what_was_injected(stayed.written)
 
 
 @pytest.mark.slow
@@ -93,7 +146,7 @@ def test_a_demo_with_any_seed_finds_its_faults(seed: str, tmp_path: Path) -> Non
 
 
 def test_a_demo_without_faults_finds_nothing_and_says_so(tmp_path: Path) -> None:
-    healthy = demo(tmp_path / "home", "--no-faults")
+    healthy = demo(tmp_path / "home", "--no-faults", "--steps", "40")
 
     assert healthy.written["injected"] == {"straggler": None, "nonfinite": None}
     assert healthy.written["found"] == {"straggler": None, "nonfinite": None}
@@ -117,10 +170,10 @@ def test_the_kept_data_answers_tql(ill: Demo) -> None:
     assert (row["rank"], row["step"], row["module"]) == (nonfinite["rank"], nonfinite["step"], nonfinite["layer"])
 
 
-def test_a_page_of_rows_says_how_to_get_the_next(ill: Demo) -> None:
-    first = ill.ask("query", "tensor.nonfinite_count > 0", "--limit", "2", "--json").json
-    second = ill.ask("query", "tensor.nonfinite_count > 0", "--limit", "2", "--after", first["next"], "--json").json
-    shown = ill.ask("query", "tensor.nonfinite_count > 0", "--limit", "2")
+def test_a_page_of_rows_says_how_to_get_the_next(served: Demo) -> None:
+    first = served.ask("query", "tensor.nonfinite_count > 0", "--limit", "2", "--json").json
+    second = served.ask("query", "tensor.nonfinite_count > 0", "--limit", "2", "--after", first["next"], "--json").json
+    shown = served.ask("query", "tensor.nonfinite_count > 0", "--limit", "2")
 
     assert first["returned"] == second["returned"] == 2
     assert first["items"] != second["items"]
@@ -128,9 +181,9 @@ def test_a_page_of_rows_says_how_to_get_the_next(ill: Demo) -> None:
     assert f"--after {first['next']}" in shown.stderr
 
 
-def test_a_query_that_cannot_be_read_points_at_the_place_and_is_status_2(ill: Demo) -> None:
-    shown = ill.ask("query", "tensor.l3 > 1")
-    document = ill.ask("query", "tensor.l3 > 1", "--json")
+def test_a_query_that_cannot_be_read_points_at_the_place_and_is_status_2(served: Demo) -> None:
+    shown = served.ask("query", "tensor.l3 > 1")
+    document = served.ask("query", "tensor.l3 > 1", "--json")
 
     lines = shown.stderr.splitlines()
     assert (shown.status, document.status) == (2, 2)
@@ -151,24 +204,24 @@ def test_the_latest_run_and_its_last_step_are_traced_by_default(ill: Demo) -> No
     assert [rank["rank"] for rank in document["ranks"]] == [0, 1, 2, 3]
 
 
-def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(ill: Demo) -> None:
-    of_rank = ill.ask("trace", ill.run, "--step", "5", "--rank", "2")
-    trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
-    by_id = ill.ask("trace", "--trace", trace_id, "--json").json
+def test_one_ranks_step_and_a_trace_by_its_id_are_drawn_too(served: Demo) -> None:
+    of_rank = served.ask("trace", served.run, "--step", "5", "--rank", "2")
+    trace_id = served.ask("trace", "--step", "5", "--json").json["trace_id"]
+    by_id = served.ask("trace", "--trace", trace_id, "--json").json
 
     assert "step 5  rank 2" in of_rank.stdout
     assert {span["rank"] for span in by_id["items"]} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("which", ["step", pytest.param("rank", marks=pytest.mark.slow), "id"])
-def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, ill: Demo) -> None:
-    trace_id = ill.ask("trace", "--step", "5", "--json").json["trace_id"]
+def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, served: Demo) -> None:
+    trace_id = served.ask("trace", "--step", "5", "--json").json["trace_id"]
     options = {"step": ["--step", "5"], "rank": ["--step", "5", "--rank", "2"], "id": ["--trace", trace_id]}[which]
 
-    whole = ill.ask("trace", *options, "--json").json
-    first = ill.ask("trace", *options, "--limit", "3", "--json").json
-    rest = ill.ask("trace", *options, "--after", first["next"], "--json").json
-    shown = ill.ask("trace", *options, "--limit", "3")
+    whole = served.ask("trace", *options, "--json").json
+    first = served.ask("trace", *options, "--limit", "3", "--json").json
+    rest = served.ask("trace", *options, "--after", first["next"], "--json").json
+    shown = served.ask("trace", *options, "--limit", "3")
 
     assert {"items", "total", "returned", "truncated", "next", "warnings", "gaps"} <= set(first)
     assert (first["returned"], first["truncated"], first["total"]) == (3, True, whole["total"])
@@ -180,8 +233,8 @@ def test_a_tree_that_is_cut_says_so_and_its_pages_make_the_whole(which: str, ill
 @pytest.mark.parametrize(
     "wrong", [["runs", "--limit", "20000"], ["trace", "--trace", "zz"], ["trace", "--trace", "0" * 32, "--after", "x"]]
 )
-def test_what_the_service_refuses_as_a_wrong_call_is_status_2(wrong: list[str], ill: Demo) -> None:
-    answer = ill.ask(*wrong, "--json")
+def test_what_the_service_refuses_as_a_wrong_call_is_status_2(wrong: list[str], served: Demo) -> None:
+    answer = served.ask(*wrong, "--json")
 
     assert answer.status == 2
     assert answer.error["message"]
@@ -199,14 +252,14 @@ def test_what_is_not_there_is_status_3(unknown: list[str], ill: Demo) -> None:
     assert answer.error["hint"]
 
 
-def test_runs_lists_the_run_and_doctor_finds_it_complete(ill: Demo) -> None:
-    listed = ill.ask("runs", "--json").json["items"]
-    doctor = ill.ask("doctor", ill.run, "--json")
+def test_runs_lists_the_run_and_doctor_finds_it_complete(served: Demo) -> None:
+    listed = served.ask("runs", "--json").json["items"]
+    doctor = served.ask("doctor", served.run, "--json")
 
-    assert [run["run_id"] for run in listed] == [ill.run]
+    assert [run["run_id"] for run in listed] == [served.run]
     assert doctor.status == 0
     assert doctor.json["completeness"]["complete"] is True
-    assert "is complete" in ill.ask("doctor", ill.run).stdout
+    assert "is complete" in served.ask("doctor", served.run).stdout
 
 
 @pytest.mark.parametrize(
@@ -231,19 +284,10 @@ def test_a_demo_that_is_ended_while_it_trains_leaves_no_process(number: signal.S
     assert _discovery.read(home) is None
 
 
-def test_on_a_terminal_the_demo_stays_until_ctrl_c_and_a_server_that_ran_before_lives_on(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    up = ("up", "--query-port", "0", "--gateway-port", "0", "--detach", "--wait-ready", "--json")
-    started = rankscope(*up, home=home).json
-    try:
-        status, said = on_a_terminal(python("rankscope", "demo", "--steps", "40"), home=home, until="Ctrl-C to stop")
-
-        assert status == 0
-        assert f"process {started['pid']}" in said
-        assert alive(started["pid"])
-    finally:
-        os.kill(started["pid"], signal.SIGTERM)
-        wait_until(lambda: not alive(started["pid"]), timeout_s=PATIENCE_S, what="the server has ended")
+def test_on_a_terminal_the_demo_stays_until_ctrl_c_and_a_server_that_ran_before_lives_on(stayed: Stayed) -> None:
+    assert stayed.status == 0
+    assert f"process {stayed.server}" in stayed.said
+    assert stayed.is_serving
 
 
 def on_a_terminal(command: Sequence[str | Path], *, home: Path, until: str) -> tuple[int, str]:
