@@ -11,7 +11,7 @@ from rankscope_query_api.answers import Json
 from rankscope_query_api.encodings import Format, Rows, answered, wanted
 from rankscope_query_api.errors import RefusedStatementError
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
-from rankscope_query_api.sql.answer import refused, titled
+from rankscope_query_api.sql.answer import refused, titled, undescribed
 from rankscope_query_api.sql.compile import Statement, compile_statement
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import RunKey, Table
@@ -59,7 +59,11 @@ def _compiled(body: SqlBody, project: str) -> Statement:
 
 async def _asked(store: TraceStore, statement: Statement) -> Table:
     try:
-        return await store.query(statement.sql, statement.parameters)
+        table = await store.query(statement.sql, statement.parameters)
+        if table.names:
+            return table
+        # An answer without rows comes without its header.
+        return undescribed(await store.query(f"DESCRIBE TABLE ({statement.sql})", statement.parameters))
     except RefusedStatementError as error:
         raise refused(error.said) from error
 

@@ -26,6 +26,12 @@ def refused(said: str) -> InvalidQueryError:
     )
 
 
+def undescribed(described: Table) -> Table:
+    """An answer without rows, from what DESCRIBE says of its statement."""
+    names, kinds = described.columns[:2]
+    return Table(names, [()] * len(names), kinds)
+
+
 def titled(statement: Statement, table: Table) -> list[str]:
     """Names of the columns of an answer.
 

@@ -28,7 +28,14 @@ RESERVED = "rs_"
 _CONSTANTS = (exp.Literal, exp.Placeholder, exp.Neg, exp.Boolean, exp.Null, exp.Tuple, exp.Paren, exp.Cast)
 """What a list behind IN is made of; a cast, for `DATE '2026-11-30'`."""
 
-_CLAUSES = {"from_": "FROM", "with_": "WITH", "except_": "EXCEPT", "using": "USING", "db": "a database before the name"}
+_CLAUSES = {
+    "from_": "FROM",
+    "with_": "WITH",
+    "except_": "EXCEPT",
+    "db": "a database before a name",
+    "scalar": "a value behind WITH",
+}
+"""Parts of nodes whose names are not the words of the language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ class Checker:
             if name not in parts:
                 clause = _CLAUSES.get(name, name.strip("_").upper())
                 hint = _UNION_HINT if isinstance(node, exp.SetOperation) else None
-                raise self._refused(node, f"{clause} is not for statements here", hint=hint, code="not_allowed")
+                held = next((one for one in _listed(value) if isinstance(one, Expr)), exp.Null())
+                raise self._refused(held, f"{clause} is not for statements here", hint=hint, code="not_allowed")
             self._allow_word(node, name, value)
         look = _LOOKS.get(type(node))
         if look is not None:
@@ -187,7 +195,7 @@ class Checker:
 
     def look_at_source(self, node: Expr) -> None:
         """What is read is a name or a SELECT in brackets."""
-        if not (isinstance(node.this, exp.Table) or _is_query(node.this)):
+        if not isinstance(node.this, exp.Table | exp.Subquery):
             raise self._refused(node, f"{_named(node.this)} cannot be read from", hint=_VIEWS_HINT, code="not_allowed")
 
     def look_at_table(self, node: Expr) -> None:
@@ -199,6 +207,12 @@ class Checker:
         """A column is a name or a star."""
         if not isinstance(node.this, exp.Identifier | exp.Star):
             raise self._refused(node, "a dot needs a name behind it", hint="tupleElement(x, 1)", code="syntax")
+
+    def look_at_star(self, node: Expr) -> None:
+        """A star is a column of its own, or the argument of `count`."""
+        around = node.parent.parent if isinstance(node.parent, exp.Column) else node.parent
+        if not isinstance(around, exp.Select | exp.AnonymousAggFunc):
+            raise self._refused(node, "a star is no value", hint="name the column", code="syntax")
 
     def look_at_subject(self, node: Expr) -> None:
         """What a WITH or an EXISTS holds is a SELECT."""
@@ -243,7 +257,7 @@ class Checker:
         found: dict[str, exp.CTE] = {}
         for cte in self.tree.find_all(exp.CTE):
             if cte.alias in found or cte.alias in VIEWS:
-                raise self._refused(cte, f"WITH names {cte.alias!r} again", hint="give it another name")
+                raise self._refused(cte.args["alias"], f"WITH names {cte.alias!r} again", hint="give it another name")
             found[cte.alias] = cte
         return found
 
@@ -312,6 +326,7 @@ _LOOKS: dict[type[Expr], Callable[[Checker, Expr], None]] = {
     exp.Join: Checker.look_at_source,
     exp.Table: Checker.look_at_table,
     exp.Column: Checker.look_at_column,
+    exp.Star: Checker.look_at_star,
     exp.CTE: Checker.look_at_subject,
     exp.Subquery: Checker.look_at_subject,
     exp.Exists: Checker.look_at_subject,

@@ -26,6 +26,7 @@ MAX_NODES = 2_000
 
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_BEGINNINGS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN})
 _PREFIXES = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.ARROW})
 
 
@@ -48,6 +49,10 @@ class _Kept(ClickHouse):
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": _parse_case}
 
+        def _parse_as_command(self, start: Token) -> Any:
+            """Refuses what sqlglot would keep as a text, with a line of it in its log."""
+            self.raise_error("this is no SELECT", start)
+
 
 def parsed(text: str) -> Expr:
     """The tree of the one statement that a text is.
@@ -58,6 +63,7 @@ def parsed(text: str) -> Expr:
     _refuse_long(text)
     try:
         tokens = sqlglot.tokenize(text, dialect=_Kept)
+        _refuse_other(text, tokens)
         _refuse_deep(text, tokens)
         statements = [tree for tree in _Kept().parser().parse(tokens, text) if tree is not None]
     except ParseError as error:
@@ -66,8 +72,7 @@ def parsed(text: str) -> Expr:
         # A parser that is confused by a text fails in many ways; whichever it is, the text is at fault.
         raise InvalidQueryError("this is no SQL that can be read", hint=_HINT, code="syntax") from error
     if len(statements) != 1:
-        found = "nothing" if not statements else f"{len(statements)} statements"
-        raise InvalidQueryError(f"one SELECT is expected, and this is {found}", hint=_HINT, code="syntax")
+        raise InvalidQueryError("one SELECT is expected, and this is nothing", hint=_HINT, code="syntax")
     _refuse_large(statements[0])
     return statements[0]
 
@@ -76,12 +81,12 @@ _HINT = "write one SELECT over the views; query_api/VIEWS.md lists them"
 
 
 def position_of(text: str, node: Expr) -> Position | None:
-    """Where a node stands in the text; None: sqlglot does not know."""
-    for one in node.walk():
-        start, end = one.meta.get("start"), one.meta.get("end")
-        if start is not None and end is not None:
-            return position_at(text, start, length=end - start + 1)
-    return None
+    """Where the first word of a node stands in the text; None: sqlglot does not know."""
+    places = [(one.meta["start"], one.meta["end"]) for one in node.walk() if {"start", "end"} <= one.meta.keys()]
+    if not places:
+        return None
+    start, end = min(places)
+    return position_at(text, start, length=end - start + 1)
 
 
 def position_at(text: str, offset: int, *, length: int) -> Position:
@@ -112,6 +117,26 @@ def _controls(text: str) -> Iterator[tuple[int, str]]:
     for at, letter in enumerate(text):
         if (letter < " " and letter not in "\t\r\n") or letter == "\x7f" or "\ud800" <= letter <= "\udfff":
             yield at, letter
+
+
+def _refuse_other(text: str, tokens: Sequence[Token]) -> None:
+    """Refuses what begins as no SELECT does: sqlglot would take it, and write it to its log."""
+    first = tokens[0] if tokens else None
+    if first is not None and first.token_type not in _BEGINNINGS and first.token_type is not TokenType.SEMICOLON:
+        raise InvalidQueryError(
+            f"one SELECT is expected, and this begins with {first.text[:40]!r}",
+            hint=_HINT,
+            position=position_at(text, first.start, length=len(first.text)),
+            code="syntax",
+        )
+    inner = [token for token in tokens[:-1] if token.token_type is TokenType.SEMICOLON]
+    if inner:
+        raise InvalidQueryError(
+            "one SELECT is expected, and these are two statements",
+            hint="send them one by one",
+            position=position_at(text, inner[0].start, length=1),
+            code="syntax",
+        )
 
 
 def _refuse_deep(text: str, tokens: Sequence[Token]) -> None:
