@@ -5,34 +5,39 @@ not in (0.0, 1.0), and 1.5 is looked up in an integer column. So floats are brou
 looked up among integers.
 """
 
-from typing import TypeGuard
+import operator as operators
+from collections.abc import Callable
+from typing import Any, TypeGuard
 
 from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql import typed
 from rankscope.tql.fields import Field, Type
+from rankscope_proto.sections_spans import ATTRIBUTE_WORDS
 from rankscope_query_api.tql_sql.expressions import all_of, call, column, number
 from rankscope_query_api.tql_sql.scope import Scope, Source
 
 _BITS = {f"{sign}Int{bits}": bits for sign in ("", "U") for bits in (8, 16, 32, 64, 128)}
 
 
+_HOLDS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operators.eq,
+    "!=": operators.ne,
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
+}
+
+
 def holds_of_absent(side: Source, operator: str, *, value: float | str) -> bool:
     """Whether a comparison with a constant can be true of a row that has no value."""
     if side.absent is None:
         return side.present is not None and not side.nullable
-    if isinstance(side.absent, str) or isinstance(value, str):
-        return operator in {"!=", "<", "<="}
-    results = {
-        "==": side.absent == value,
-        "!=": side.absent != value,
-        "<": side.absent < value,
-        "<=": side.absent <= value,
-        ">": side.absent > value,
-        ">=": side.absent >= value,
-    }
-    return results[operator]
+    if isinstance(side.absent, str) != isinstance(value, str):
+        return True
+    return _HOLDS[operator](side.absent, value)
 
 
 def equals_one(side: Source, choices: tuple[typed.Constant, ...], *, scope: Scope) -> Expr:
@@ -82,3 +87,18 @@ def same_id(field: Field, digits: str, *, scope: Scope) -> Expr:
 
 def _same_word(name: str, digits: str, *, scope: Scope) -> Expr:
     return exp.EQ(this=column(name), expression=scope.parameters.bind(int(digits, 16), "UInt64"))
+
+
+def has_words(value: typed.Value) -> TypeGuard[typed.Key]:
+    """Whether it is a text attribute, whose equalities have an index."""
+    return isinstance(value, typed.Key) and value.scope == "attr" and value.type is Type.STRING
+
+
+def has_word(key: typed.Key, text: str, *, scope: Scope) -> Expr:
+    """Whether an attribute is this text; false where the span lacks it.
+
+    The expression is the index's own, to the letter, and stands alone: beside `attributes[key]` the map is read after
+    all (measured on 10 M spans: 4 s, and 0.1 s without).
+    """
+    word = scope.parameters.bind(f"{len(key.key.encode())}:{key.key}{text}", "String")
+    return call("has", exp.var(ATTRIBUTE_WORDS), word)

@@ -14,7 +14,14 @@ from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql import typed
-from rankscope_query_api.tql_sql.equality import equals_one, holds_of_absent, is_long_id, same_id
+from rankscope_query_api.tql_sql.equality import (
+    equals_one,
+    has_word,
+    has_words,
+    holds_of_absent,
+    is_long_id,
+    same_id,
+)
 from rankscope_query_api.tql_sql.expressions import all_of, call, number
 from rankscope_query_api.tql_sql.history import is_of_series
 from rankscope_query_api.tql_sql.scope import Scope, Source
@@ -71,7 +78,7 @@ def _compare_with(left: typed.Value, operator: str, right: typed.Constant, scope
         compared = same if operator == "==" else exp.Not(this=exp.Paren(this=same))
     else:
         compared = _binary(side.value, source(right, scope).value, operator=operator)
-    certain = not holds_of_absent(side, operator, value=right.value)
+    certain = (operator == "==" and has_words(left)) or not holds_of_absent(side, operator, value=right.value)
     return _guarded(compared, [side], unequal=operator == "!=", certain=certain)
 
 
@@ -97,14 +104,19 @@ def _guarded(compared: Expr, sides: Sequence[Source], *, unequal: bool = False, 
 
 def _one_of(node: typed.OneOf, scope: Scope) -> Expr:
     side = source(node.value, scope)
-    certain = not any(holds_of_absent(side, "==", value=choice.value) for choice in node.choices)
+    certain = has_words(node.value) or not any(
+        holds_of_absent(side, "==", value=choice.value) for choice in node.choices
+    )
     return _guarded(_is_one(node.value, node.choices, side=side, scope=scope), [side], certain=certain)
 
 
 def _is_one(value: typed.Value, choices: tuple[typed.Constant, ...], *, side: Source, scope: Scope) -> Expr:
-    if not is_long_id(value):
+    if has_words(value):
+        same = [has_word(value, str(choice.value), scope=scope) for choice in choices]
+    elif is_long_id(value):
+        same = [same_id(value, str(choice.value), scope=scope) for choice in choices]
+    else:
         return equals_one(side, choices, scope=scope)
-    same = [same_id(value, str(choice.value), scope=scope) for choice in choices]
     return same[0] if len(same) == 1 else exp.Paren(this=exp.or_(*same))
 
 

@@ -65,9 +65,11 @@ def bindable(table: str) -> str:
 def _of_output(value: typed.Output, scope: Scope) -> Source:
     """A column of the stage before; of a list, where a number is wanted, its length."""
     made = (scope.outputs or {})[value.name]
-    if made.table.startswith("Array") and value.type is not Type.LIST:
-        return replace(made, value=call("length", made.value.copy()), table="UInt64")
-    return made
+    if not made.table.startswith("Array"):
+        return made
+    if value.type is Type.LIST:
+        return replace(made, present=call("notEmpty", made.value.copy()))
+    return replace(made, value=call("length", made.value.copy()), table="UInt64")
 
 
 def _of_field(field: Field, scope: Scope) -> Source:
