@@ -9,8 +9,8 @@ from typing import Any
 
 from rankscope import tql
 from rankscope.cli._output import duration
+from rankscope.tql.mentions import fields_in
 from rankscope.tql.nodes import FieldRef
-from rankscope.tql.resolve import fields_in
 
 LEADING = ("run_id", "step", "rank", "phase", "role", "name", "kind", "status", "path", "duration", "layer_type")
 """Columns that come next where rows have them."""

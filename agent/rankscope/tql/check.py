@@ -1,15 +1,49 @@
-"""Syntax tree to checked tree. Promises: what passes can be executed; what does not says why, and where."""
+"""Syntax tree to typed tree. Promises: what passes can be executed; what does not says why, and where.
+
+>>> from rankscope import tql
+>>> check(tql.parse("tensor.nan_count > 0 | first")).entity
+<Entity.TENSOR: 'tensor'>
+"""
 
 from rankscope.tql import nodes
-from rankscope.tql.checked import AllOf, Checked, Companion, Condition
-from rankscope.tql.errors import TqlUnsupported
+from rankscope.tql.conditions import condition
+from rankscope.tql.errors import TqlTypeError, TqlUnsupported
 from rankscope.tql.fields import Entity
-from rankscope.tql.predicates import check_predicate
-from rankscope.tql.resolve import JOIN_KEYS, Resolver, entities_in, entity_of, fields_in
-from rankscope.tql.stages import Pipeline
+from rankscope.tql.mentions import entities_in, entity_of, fields_in
+from rankscope.tql.naming import Names
+from rankscope.tql.pipeline import stage
+from rankscope.tql.typed import (
+    AllOf,
+    Companion,
+    Condition,
+    Related,
+    Relation,
+    RelationOperator,
+    Rows,
+    SetOperator,
+    Source,
+    Stage,
+    Traces,
+    Typed,
+)
+from rankscope.tql.words import MAX_STAGES
+
+JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
+"""Fields on which rows of two entities of one predicate agree: a condition on them holds of both."""
+
+_RELATIONS: dict[str, RelationOperator] = {
+    ">": ">",
+    ">>": ">>",
+    "<": "<",
+    "<<": "<<",
+    "~": "~",
+    "!>": "!>",
+    "!>>": "!>>",
+}
+_SETS: dict[str, SetOperator] = {"and": "and", "or": "or", "without": "without"}
 
 
-def check(query: nodes.Query) -> Checked:
+def check(query: nodes.Query) -> Typed:
     """Resolve names, types, units and ranges of a query.
 
     Args:
@@ -17,37 +51,52 @@ def check(query: nodes.Query) -> Checked:
 
     Raises:
         TqlTypeError: A name, type, unit or value does not fit.
-        TqlUnsupported: Part of the language, but not answered by this version.
+        TqlUnsupported: It names what no row can have, or joins rows that do not join.
     """
-    selection = _predicate_of(query)
+    _refuse_many_stages(query)
     entity = entity_of(query)
-    pipeline = Pipeline(Resolver(entity))
-    for stage in query.stages:
-        pipeline.add(stage)
-    conjuncts = [part for where in (selection, *pipeline.wheres) for part in _conjuncts(where)]
-    return Checked(
-        entity,
-        _all([part for part in conjuncts if _belongs(part, entity)], entity),
-        _companion(conjuncts, entity),
-        pipeline.group,
-        pipeline.select,
-        pipeline.order,
-        pipeline.backwards,
-        pipeline.limit,
-    )
+    source, rest = _source(query, entity)
+    names, stages = Names(entity), list[Stage]()
+    for written in rest:
+        made, names = stage(written, names)
+        stages += made
+    return Typed(source, tuple(stages), entity)
 
 
-def _predicate_of(query: nodes.Query) -> nodes.Predicate:
-    """The selection, if it is a predicate of single rows."""
-    selection = query.selection
+def _refuse_many_stages(query: nodes.Query) -> None:
+    if len(query.stages) > MAX_STAGES:
+        place = query.stages[MAX_STAGES].place
+        message = f"the query has {len(query.stages)} stages, the limit is {MAX_STAGES}"
+        raise TqlTypeError("too_many_stages", message, place=place, hint="leave out what the answer does not need")
+
+
+def _source(query: nodes.Query, entity: Entity) -> tuple[Source, tuple[nodes.Stage, ...]]:
+    """Where the rows come from, and the stages that are no part of that."""
+    selection, names = query.selection, Names(Entity.SPAN)
     if isinstance(selection, nodes.Structure):
-        relation = selection.relations[0]
-        message = f"relating spans with {relation.operator} is not answered yet"
-        raise TqlUnsupported("unsupported", message, place=relation.place)
+        relations = tuple(
+            Relation(_RELATIONS[one.operator], condition(one.predicate, names)) for one in selection.relations
+        )
+        return Related(condition(selection.first, names), relations), query.stages
     if isinstance(selection, nodes.TraceSet):
-        message = "relating spans of one trace with {} is not answered yet"
-        raise TqlUnsupported("unsupported", message, place=selection.place)
-    return selection
+        return Traces(condition(selection.first, names), _sets(selection, names)), query.stages
+    wheres = _leading_wheres(query)
+    parts = [part for where in (selection, *(one.predicate for one in wheres)) for part in _conjuncts(where)]
+    return _rows(parts, entity), query.stages[len(wheres) :]
+
+
+def _sets(selection: nodes.TraceSet, names: Names) -> tuple[tuple[SetOperator, Condition], ...]:
+    return tuple((_SETS[one.operator], condition(one.predicate, names)) for one in selection.relations)
+
+
+def _leading_wheres(query: nodes.Query) -> list[nodes.Where]:
+    """The stages that only say more of which rows."""
+    found: list[nodes.Where] = []
+    for written in query.stages:
+        if not isinstance(written, nodes.Where):
+            break
+        found.append(written)
+    return found
 
 
 def _conjuncts(node: nodes.Predicate) -> list[nodes.Predicate]:
@@ -57,31 +106,30 @@ def _conjuncts(node: nodes.Predicate) -> list[nodes.Predicate]:
     return [node]
 
 
+def _rows(parts: list[nodes.Predicate], entity: Entity) -> Rows:
+    foreign = [part for part in parts if not _belongs(part, entity)]
+    own = [part for part in parts if part not in foreign]
+    others = entities_in(tuple(foreign))
+    if others and {entity, *others} != {Entity.TENSOR, Entity.SPAN}:
+        kinds = ", ".join(f"{scope}." for scope in (entity, *others))
+        message = f"{kinds} do not join: only tensor. and span. do, on run, launch, rank and step"
+        raise TqlUnsupported("unsupported", message, place=foreign[0].place, hint="ask in two queries")
+    shared = [part for part in parts if {field.name for field in fields_in(part)} <= JOIN_KEYS]
+    companions = [Companion(other, _all([*shared, *foreign], other)) for other in others]
+    return Rows(entity, _all(own, entity), tuple(companions))
+
+
 def _belongs(part: nodes.Predicate, entity: Entity) -> bool:
     """Whether a conjunct is about the query's own rows; raises where it is about two kinds at once."""
-    named = entities_in(part)
+    named = () if entity in {Entity.TRACE, Entity.RUN} else entities_in(part)
     if len(named) > 1:
         kinds = " and ".join(f"{scope}." for scope in named)
-        message = f"{kinds} in one comparison, or joined by or and not, is not answered yet"
+        message = f"{kinds} in one comparison, or joined by or and not, do not join"
         raise TqlUnsupported("unsupported", message, place=part.place, hint="join them by and")
     return not named or named[0] is entity
 
 
 def _all(parts: list[nodes.Predicate], entity: Entity) -> Condition:
-    resolver = Resolver(entity)
-    checked = [check_predicate(part, resolver) for part in parts]
-    return checked[0] if len(checked) == 1 else AllOf(tuple(checked))
-
-
-def _companion(conjuncts: list[nodes.Predicate], entity: Entity) -> Companion | None:
-    """The semi-join that the conjuncts about another entity make."""
-    foreign = [part for part in conjuncts if not _belongs(part, entity)]
-    others = entities_in(tuple(foreign))
-    if not others:
-        return None
-    if {entity, *others} != {Entity.TENSOR, Entity.SPAN}:
-        kinds = ", ".join(f"{scope}." for scope in (entity, *others))
-        message = f"joining {kinds} is not answered: only tensor. and span. join, on run, launch, rank and step"
-        raise TqlUnsupported("unsupported", message, place=foreign[0].place)
-    shared = [part for part in conjuncts if {field.name for field in fields_in(part)} <= JOIN_KEYS]
-    return Companion(others[0], _all([*shared, *foreign], others[0]))
+    names = Names(entity)
+    found = [condition(part, names) for part in parts]
+    return found[0] if len(found) == 1 else AllOf(tuple(found))

@@ -8,13 +8,13 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope import tql
-from rankscope.tql.fields import SECTION
+from rankscope.tql.fields import SECTION, Entity
 from rankscope_query_api.answers import Page, json_answer
 from rankscope_query_api.errors import InvalidQueryError, Position
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
-from rankscope_query_api.tql_sql.compile import Compiled, compile_query
+from rankscope_query_api.tql_sql import Compiled, compile_query
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["tql"])
@@ -41,10 +41,16 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     page = await answered(store, compiled)
     if body.run is None:
         return json_answer(page.as_json())
-    sections = (SECTION[compiled.entity].name,)
-    gaps = await store.runs.gaps(RunKey(query.project, body.run), sections=sections)
+    gaps = await store.runs.gaps(RunKey(query.project, body.run), sections=_sections(compiled.entity))
     shown = Page(page.items, page.total, page.next, gaps=[gap_json(gap) for gap in gaps])
     return json_answer(shown.as_json())
+
+
+def _sections(entity: Entity) -> tuple[str, ...]:
+    """Whose gaps could have held rows of the entity; none named: all."""
+    if entity in SECTION:
+        return (SECTION[entity].name,)
+    return (SECTION[Entity.SPAN].name,) if entity is Entity.TRACE else ()
 
 
 def compiled_query(body: TqlBody, project: str) -> Compiled:

@@ -1,5 +1,5 @@
-"""TQL to ClickHouse SQL: checked trees in, statements with bound parameters out. Touches no store itself."""
+"""TQL to ClickHouse SQL: typed trees in, statements with bound parameters out. Touches no store itself."""
 
-from rankscope_query_api.tql_sql.compile import DEFAULT_PAGE, Compiled, compile_query
+from rankscope_query_api.tql_sql.statement import DEFAULT_PAGE, Compiled, compile_query
 
 __all__ = ["DEFAULT_PAGE", "Compiled", "compile_query"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.tql_sql.ordering import SortKey
+from rankscope_query_api.tql_sql.order import SortKey
 from rankscope_query_api.tql_sql.parameters import Value
 
 _INTEGER_BITS = {

@@ -17,7 +17,7 @@ from rankscope_query_api.tql_sql.answer import Item, Shown, items
 from rankscope_query_api.tql_sql.cursor import decode, encode, fingerprint
 from rankscope_query_api.tql_sql.expressions import call
 from rankscope_query_api.tql_sql.frames import Frame
-from rankscope_query_api.tql_sql.guard_typed import check_statement
+from rankscope_query_api.tql_sql.guard import check_statement
 from rankscope_query_api.tql_sql.order import beyond, order_by
 from rankscope_query_api.tql_sql.parameters import Value
 from rankscope_query_api.tql_sql.pipeline import frame_of
@@ -73,7 +73,7 @@ class Compiled:
         return encode(self.mark, returned, row=list(rows[-1][len(self.columns) :]))
 
 
-def compile_typed(
+def compile_query(
     query: Typed,
     *,
     project: str,

@@ -1,4 +1,4 @@
-"""What a checked query means, said a second time in plain Python, to hold the SQL against."""
+"""What a condition of plain fields means, said a second time in plain Python, to hold the SQL against."""
 
 import math
 import operator
@@ -6,7 +6,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from rankscope.tql.checked import (
+from rankscope.tql.fields import MAPS, Field, Type
+from rankscope.tql.typed import (
     AllOf,
     AnyOf,
     Between,
@@ -17,10 +18,9 @@ from rankscope.tql.checked import (
     FloatTest,
     Key,
     OneOf,
-    Operand,
     Opposite,
+    Value,
 )
-from rankscope.tql.fields import MAPS, Field, Type
 from tests.query_api.tql.rows import Row
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -44,13 +44,14 @@ def holds(condition: Condition, row: Row, *, rank: int) -> bool:
         case Opposite():
             return not holds(condition.operand, row, rank=rank)
         case Exists():
-            return value_of(condition.operand, row, rank=rank) is not None
+            return value_of(condition.value, row, rank=rank) is not None
         case _:
             return _compares(condition, row, rank=rank)
 
 
-def _compares(condition: Compare | OneOf | Between | FloatTest, row: Row, *, rank: int) -> bool:
-    left = value_of(condition.left if isinstance(condition, Compare) else condition.operand, row, rank=rank)
+def _compares(condition: Condition, row: Row, *, rank: int) -> bool:
+    assert isinstance(condition, Compare | OneOf | Between | FloatTest)
+    left = value_of(condition.left if isinstance(condition, Compare) else condition.value, row, rank=rank)
     if left is None:
         return False
     if isinstance(condition, FloatTest):
@@ -58,19 +59,21 @@ def _compares(condition: Compare | OneOf | Between | FloatTest, row: Row, *, ran
     if isinstance(condition, OneOf):
         return any(left == choice.value for choice in condition.choices)
     if isinstance(condition, Between):
-        return condition.low.value <= left <= condition.high.value
-    right = (
-        condition.right.value if isinstance(condition.right, Constant) else value_of(condition.right, row, rank=rank)
-    )
+        low, high = (value_of(side, row, rank=rank) for side in (condition.low, condition.high))
+        return low <= left <= high
+    right = value_of(condition.right, row, rank=rank)
     if right is None or left != left or right != right:
         return False
     return OPERATORS[condition.operator](left, right)
 
 
-def value_of(operand: Operand, row: Row, *, rank: int) -> Any:
+def value_of(operand: Value, row: Row, *, rank: int) -> Any:
     """The operand's value in the row, None where it is missing."""
+    if isinstance(operand, Constant):
+        return operand.value
     if isinstance(operand, Key):
         return _under_key(operand, row)
+    assert isinstance(operand, Field)
     if operand.name in {"rank", "local_rank"}:
         return rank if rank >= 0 else None
     if operand.name == "span.trace_id":

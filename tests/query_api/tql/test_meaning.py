@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from rankscope import tql
+from rankscope.tql.typed import Rows
 from tests.query_api.tql.conftest import Asked
 from tests.query_api.tql.oracle import holds, order_of
 from tests.query_api.tql.predicates import SPAN_KINDS, TENSOR_KINDS, texts
@@ -19,12 +20,13 @@ PATIENT = settings(
 
 def expected(text: str, rows: dict[int, list[Row]]) -> list[tuple[Any, ...]]:
     """The keys of the rows of which the query's condition is true, in order."""
-    condition = tql.check(tql.parse(text)).condition
+    source = tql.check(tql.parse(text)).source
+    assert isinstance(source, Rows)
     return sorted(
         order_of(row, index, rank=rank)
         for rank, known in rows.items()
         for index, row in enumerate(known)
-        if holds(condition, row, rank=rank)
+        if holds(source.condition, row, rank=rank)
     )
 
 

@@ -48,8 +48,8 @@ def reward(step: int, rank: int) -> float:
 
 
 def lag(step: int, rank: int) -> int:
-    """When the rank begins `all_reduce`, in ns after the first can."""
-    return (10 if (step, rank) == (101, 3) else rank) * MS
+    """When the rank begins `all_reduce`, in ms after the first can."""
+    return 10 if (step, rank) == (101, 3) else rank
 
 
 def w1(step: int, rank: int) -> float:
@@ -59,29 +59,29 @@ def w1(step: int, rank: int) -> float:
 
 def spans(step: int, rank: int) -> list[Row]:
     """A rank's tree of a step."""
-    start, error = start_of(step), is_in_error(step, rank)
+    error = is_in_error(step, rank)
     tree = [
-        _span(step, rank, (0, None), "step", SpanKind.CUSTOM, start, 100 * MS),
-        _span(step, rank, (1, 0), "rollout", SpanKind.ROLLOUT, start, 50 * MS),
-        _span(step, rank, (2, 1), "env.step", SpanKind.ENV_STEP, start + MS, 20 * MS),
-        _span(step, rank, (3, 2), "reward", SpanKind.REWARD, start + 2 * MS, (3 + rank) * MS),
-        _span(step, rank, (4, 0), "allreduce.bucket0", SpanKind.SYSTEM, start + 60 * MS, (rank + 1) * MS),
-        _span(step, rank, (5, 0), "load", SpanKind.DATASET, start, 6 * MS),
+        _span(step, rank, (0, None), name="step", kind=SpanKind.CUSTOM, during=(0, 100)),
+        _span(step, rank, (1, 0), name="rollout", kind=SpanKind.ROLLOUT, during=(0, 50)),
+        _span(step, rank, (2, 1), name="env.step", kind=SpanKind.ENV_STEP, during=(1, 21)),
+        _span(step, rank, (3, 2), name="reward", kind=SpanKind.REWARD, during=(2, 5 + rank)),
+        _span(step, rank, (4, 0), name="allreduce.bucket0", kind=SpanKind.SYSTEM, during=(60, 61 + rank)),
+        _span(step, rank, (5, 0), name="load", kind=SpanKind.DATASET, during=(0, 6)),
     ]
     tree[2]["metrics"] = {"reward": reward(step, rank)}
     tree[3]["status"] = _ERROR if error else _OK
     tree[3]["error_type"] = "ValueError" if error else ""
     tree[5]["attributes"] = {"device": f"cuda:{rank}"}
     if (step, rank) != (102, 2):
-        tree.append(
-            _span(step, rank, (6, 0), "all_reduce", SpanKind.SYSTEM, start + 70 * MS + lag(step, rank), 4 * MS)
-        )
+        begun = 70 + lag(step, rank)
+        tree.append(_span(step, rank, (6, 0), name="all_reduce", kind=SpanKind.SYSTEM, during=(begun, begun + 4)))
     return tree
 
 
 def _span(
-    step: int, rank: int, place: tuple[int, int | None], name: str, kind: SpanKind, start: int, duration: int, /
+    step: int, rank: int, place: tuple[int, int | None], *, name: str, kind: SpanKind, during: tuple[int, int]
 ) -> Row:
+    """A span at a place of the tree, below another, for a while in ms after the step's begin."""
     own, parent = place
     return {
         "span_id": span_id(step, rank, own),
@@ -91,8 +91,8 @@ def _span(
         "name": name,
         "kind": kind.code,
         "status": _OK,
-        "start": start,
-        "duration": duration,
+        "start": start_of(step) + during[0] * MS,
+        "duration": (during[1] - during[0]) * MS,
         "step": step,
         "microstep": 0,
         "phase": Phase.FORWARD.code,
@@ -106,32 +106,34 @@ def _span(
 
 def tensors(step: int, rank: int) -> list[Row]:
     """A rank's statistics of a step."""
-    nan_count = int((step, rank) == (102, 1))
-    grads = [
-        _tensor(step, "w1", Role.GRAD, "mlp", 0, w1(step, rank), 0, 1.0),
-        _tensor(step, "w2", Role.GRAD, "mlp", 1, 50.0 + rank, nan_count, 1.0),
+    found = [
+        _tensor(step, "w1", Role.GRAD, layer=("mlp", 0), l2=w1(step, rank)),
+        _tensor(step, "w2", Role.GRAD, layer=("mlp", 1), l2=50.0 + rank),
+        _tensor(step, "layers.0.attn", Role.ACTIVATION, layer=("attention", 0), l2=10.0),
     ]
-    absmax = 9.0 if (step, rank) == (99, 0) else 2.0
-    return [*grads, _tensor(step, "layers.0.attn", Role.ACTIVATION, "attention", 0, 10.0, 0, absmax)]
+    if (step, rank) == (102, 1):
+        found[1] |= {"nan_count": 1, "nonfinite_count": 1}
+    if (step, rank) == (99, 0):
+        found[2]["absmax"] = 9.0
+    return found
 
 
-def _tensor(
-    step: int, name: str, role: Role, layer: str, index: int, l2: float, nan_count: int, absmax: float, /
-) -> Row:
+def _tensor(step: int, name: str, role: Role, *, layer: tuple[str, int], l2: float) -> Row:
+    kind, index = layer
     return {
         "name": name,
         "module": f"layers.{index}",
         "layer_index": index,
-        "layer_type": layer,
+        "layer_type": kind,
         "role": role.code,
         "dtype": "torch.float32",
         "step": step,
         "microstep": 0,
         "phase": Phase.BACKWARD.code if role is Role.GRAD else Phase.FORWARD.code,
         "time": start_of(step) + 80 * MS,
-        "nan_count": nan_count,
-        "nonfinite_count": nan_count,
-        "absmax": absmax,
+        "nan_count": 0,
+        "nonfinite_count": 0,
+        "absmax": 2.0,
         "l2": l2,
         "fingerprint": int(l2),
     }

@@ -1,9 +1,9 @@
 SELECT
   "name" AS c0,
   if(
-    mapContains("attributes", {p0:String}),
-    "attributes"[{p0:String}],
-    if(mapContains("numbers", {p0:String}), toString("numbers"[{p0:String}]), NULL)
+    mapContains("attributes", {p3:String}),
+    "attributes"[{p3:String}],
+    if(mapContains("numbers", {p3:String}), toString("numbers"[{p3:String}]), NULL)
   ) AS c1,
   toInt64(ifNull("step", -1)) AS k0,
   "microstep" AS k1,
@@ -14,22 +14,22 @@ SELECT
   "rank" AS k6,
   lower(hex("incarnation")) AS k7
 FROM spans
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
+  "duration" > {p0:Int64}
+  AND has(
+    arrayMap((k, v) -> concat(toString(length(k)), ':', k, v), mapKeys(attributes), mapValues(attributes)),
+    {p2:String}
+  )
   AND (
-    "duration" > {p1:Int64}
+    mapContains("numbers", {p3:String})
     AND (
-      mapContains("attributes", {p2:String})
-      AND "attributes"[{p2:String}] = {p3:String}
-    )
-    AND (
-      mapContains("numbers", {p0:String})
-      AND (
-        "numbers"[{p0:String}] + 0
-      ) IN ({p4:Float64}, {p5:Float64})
-    )
-    AND NOT (
+      "numbers"[{p3:String}] + 0
+    ) IN ({p4:Float64}, {p5:Float64})
+  )
+  AND NOT (
+    (
       "parent_span_id" <> 0
     )
   )
@@ -44,27 +44,27 @@ ORDER BY
   lower(hex("incarnation")) ASC
 LIMIT {limit:UInt64}
 
--- {"p0": "n", "p1": 5000000, "p2": "odd key", "p3": "a", "p4": 0.0, "p5": 1.5, "project": "default", "run": "night", "limit": 100}
+-- {"p0": 5000000, "p1": "odd key", "p2": "7:odd keya", "p3": "n", "p4": 0.0, "p5": 1.5, "project": "default", "run": "night", "limit": 100}
 
 SELECT
   count() AS total
 FROM spans
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
+  "duration" > {p0:Int64}
+  AND has(
+    arrayMap((k, v) -> concat(toString(length(k)), ':', k, v), mapKeys(attributes), mapValues(attributes)),
+    {p2:String}
+  )
   AND (
-    "duration" > {p1:Int64}
+    mapContains("numbers", {p3:String})
     AND (
-      mapContains("attributes", {p2:String})
-      AND "attributes"[{p2:String}] = {p3:String}
-    )
-    AND (
-      mapContains("numbers", {p0:String})
-      AND (
-        "numbers"[{p0:String}] + 0
-      ) IN ({p4:Float64}, {p5:Float64})
-    )
-    AND NOT (
+      "numbers"[{p3:String}] + 0
+    ) IN ({p4:Float64}, {p5:Float64})
+  )
+  AND NOT (
+    (
       "parent_span_id" <> 0
     )
   )

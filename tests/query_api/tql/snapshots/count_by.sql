@@ -1,79 +1,75 @@
 SELECT
-  "c0" AS c0,
-  "c1" AS c1,
-  "c2" AS c2,
-  "c2" AS k0,
+  "g1_0" AS c0,
+  "g1_1" AS c1,
+  "a1_0_0" AS c2,
+  "a1_0_0" AS k0,
   multiIf(NOT (
-    isNotNull("c0")
+    isNotNull("g1_0")
   ), 2, 0) AS k1,
-  ifNull("c0", 0) AS k2,
+  ifNull("g1_0", 0) AS k2,
   multiIf(NOT (
-    isNotNull("c1")
+    isNotNull("g1_1")
   ), 2, 0) AS k3,
-  ifNull("c1", '') AS k4
+  ifNull("g1_1", '') AS k4
 FROM (
   SELECT
-    nullIf("rank", -1) AS c0,
+    nullIf("rank", -1) AS g1_0,
     if(
-      mapContains("attributes", {p0:String}),
-      "attributes"[{p0:String}],
-      if(mapContains("numbers", {p0:String}), toString("numbers"[{p0:String}]), NULL)
-    ) AS c1,
-    count() AS c2
+      mapContains("attributes", {p2:String}),
+      "attributes"[{p2:String}],
+      if(mapContains("numbers", {p2:String}), toString("numbers"[{p2:String}]), NULL)
+    ) AS g1_1,
+    count() AS a1_0_0
   FROM spans
+  PREWHERE
+    project = {project:String} AND run_id = {run:String}
   WHERE
-    project = {project:String}
-    AND run_id = {run:String}
+    "kind" = {p0:UInt8}
     AND (
-      "kind" = {p1:UInt8}
-      AND (
-        "status" <> 0 AND NOT (
-          "status" = {p2:UInt8}
-        )
+      "status" <> 0 AND NOT (
+        "status" = {p1:UInt8}
       )
     )
   GROUP BY
-    c0,
-    c1
-) AS groups
+    "g1_0",
+    "g1_1"
+) AS groups_1
 ORDER BY
-  "c2" DESC,
+  "a1_0_0" DESC,
   multiIf(NOT (
-    isNotNull("c0")
+    isNotNull("g1_0")
   ), 2, 0) ASC,
-  ifNull("c0", 0) ASC,
+  ifNull("g1_0", 0) ASC,
   multiIf(NOT (
-    isNotNull("c1")
+    isNotNull("g1_1")
   ), 2, 0) ASC,
-  ifNull("c1", '') ASC
+  ifNull("g1_1", '') ASC
 LIMIT {limit:UInt64}
 
--- {"p0": "device", "p1": 6, "p2": 2, "project": "default", "run": "night", "limit": 100}
+-- {"p0": 6, "p1": 2, "p2": "device", "project": "default", "run": "night", "limit": 100}
 
 SELECT
   count() AS total
 FROM (
   SELECT
-    nullIf("rank", -1) AS c0,
+    nullIf("rank", -1) AS g1_0,
     if(
-      mapContains("attributes", {p0:String}),
-      "attributes"[{p0:String}],
-      if(mapContains("numbers", {p0:String}), toString("numbers"[{p0:String}]), NULL)
-    ) AS c1,
-    count() AS c2
+      mapContains("attributes", {p2:String}),
+      "attributes"[{p2:String}],
+      if(mapContains("numbers", {p2:String}), toString("numbers"[{p2:String}]), NULL)
+    ) AS g1_1,
+    count() AS a1_0_0
   FROM spans
+  PREWHERE
+    project = {project:String} AND run_id = {run:String}
   WHERE
-    project = {project:String}
-    AND run_id = {run:String}
+    "kind" = {p0:UInt8}
     AND (
-      "kind" = {p1:UInt8}
-      AND (
-        "status" <> 0 AND NOT (
-          "status" = {p2:UInt8}
-        )
+      "status" <> 0 AND NOT (
+        "status" = {p1:UInt8}
       )
     )
   GROUP BY
-    c0,
-    c1
-) AS groups
+    "g1_0",
+    "g1_1"
+) AS groups_1

@@ -50,10 +50,10 @@ SELECT
   "rank" AS k6,
   lower(hex("incarnation")) AS k7
 FROM tensor_stats
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
-  AND ifNull("nonfinite_count" > {p0:UInt64}, 0)
+  ifNull("nonfinite_count" > {p0:UInt64}, 0)
 ORDER BY
   toInt64(ifNull("step", -1)) ASC,
   "microstep" ASC,
@@ -70,7 +70,7 @@ LIMIT {limit:UInt64}
 SELECT
   count() AS total
 FROM tensor_stats
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
-  AND ifNull("nonfinite_count" > {p0:UInt64}, 0)
+  ifNull("nonfinite_count" > {p0:UInt64}, 0)

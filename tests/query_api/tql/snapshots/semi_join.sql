@@ -10,27 +10,27 @@ SELECT
   "rank" AS k6,
   lower(hex("incarnation")) AS k7
 FROM tensor_stats
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
-  AND (
+  (
     ifNull("nonfinite_count" > {p0:UInt64}, 0)
     AND (
       toInt64(ifNull("step", -1)) >= {p1:Int64}
       AND toInt64(ifNull("step", -1)) <= {p2:Int64}
     )
   )
-  AND (run_id, launch_id, rank, toInt64(ifNull("step", -1))) IN (
+  AND ("run_id", "launch_id", "rank", toInt64(ifNull("step", -1))) IN (
     SELECT
-      run_id,
-      launch_id,
-      rank,
+      "run_id",
+      "launch_id",
+      "rank",
       toInt64(ifNull("step", -1))
     FROM spans
+    PREWHERE
+      project = {project:String} AND run_id = {run:String}
     WHERE
-      project = {project:String}
-      AND run_id = {run:String}
-      AND toInt64(ifNull("step", -1)) <> -1
+      toInt64(ifNull("step", -1)) <> -1
       AND (
         (
           toInt64(ifNull("step", -1)) >= {p1:Int64}
@@ -38,7 +38,7 @@ WHERE
         )
         AND "duration" > {p3:Int64}
       )
-      AND bitAnd(flags, 8) <> 0
+      AND bitAnd("flags", 8) <> 0
   )
 ORDER BY
   toInt64(ifNull("step", -1)) ASC,
@@ -56,27 +56,27 @@ LIMIT {limit:UInt64}
 SELECT
   count() AS total
 FROM tensor_stats
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
-  AND (
+  (
     ifNull("nonfinite_count" > {p0:UInt64}, 0)
     AND (
       toInt64(ifNull("step", -1)) >= {p1:Int64}
       AND toInt64(ifNull("step", -1)) <= {p2:Int64}
     )
   )
-  AND (run_id, launch_id, rank, toInt64(ifNull("step", -1))) IN (
+  AND ("run_id", "launch_id", "rank", toInt64(ifNull("step", -1))) IN (
     SELECT
-      run_id,
-      launch_id,
-      rank,
+      "run_id",
+      "launch_id",
+      "rank",
       toInt64(ifNull("step", -1))
     FROM spans
+    PREWHERE
+      project = {project:String} AND run_id = {run:String}
     WHERE
-      project = {project:String}
-      AND run_id = {run:String}
-      AND toInt64(ifNull("step", -1)) <> -1
+      toInt64(ifNull("step", -1)) <> -1
       AND (
         (
           toInt64(ifNull("step", -1)) >= {p1:Int64}
@@ -84,5 +84,5 @@ WHERE
         )
         AND "duration" > {p3:Int64}
       )
-      AND bitAnd(flags, 8) <> 0
+      AND bitAnd("flags", 8) <> 0
   )

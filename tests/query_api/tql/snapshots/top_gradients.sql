@@ -16,17 +16,15 @@ SELECT
   "rank" AS k8,
   lower(hex("incarnation")) AS k9
 FROM tensor_stats
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
+  "role" = {p0:UInt8}
+  AND NOT (
+    ifNull("l2" <= {p1:Float64}, 0)
+  )
   AND (
-    "role" = {p0:UInt8}
-    AND NOT (
-      ifNull("l2" <= {p1:Float64}, 0)
-    )
-    AND (
-      "rank" >= {p2:Int32} AND "rank" <= {p3:Int32}
-    )
+    "rank" >= {p2:Int32} AND "rank" <= {p3:Int32}
   )
 ORDER BY
   multiIf(NOT (
@@ -48,15 +46,13 @@ LIMIT {limit:UInt64}
 SELECT
   count() AS total
 FROM tensor_stats
+PREWHERE
+  project = {project:String} AND run_id = {run:String}
 WHERE
-  project = {project:String}
-  AND run_id = {run:String}
+  "role" = {p0:UInt8}
+  AND NOT (
+    ifNull("l2" <= {p1:Float64}, 0)
+  )
   AND (
-    "role" = {p0:UInt8}
-    AND NOT (
-      ifNull("l2" <= {p1:Float64}, 0)
-    )
-    AND (
-      "rank" >= {p2:Int32} AND "rank" <= {p3:Int32}
-    )
+    "rank" >= {p2:Int32} AND "rank" <= {p3:Int32}
   )
