@@ -28,6 +28,40 @@ def test_a_list_may_have_64_items() -> None:
     assert refusal(listing(65)).message == "the list has 65 items, the limit is 64"
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("exists(span.name) | select {}", "the select has 65 items, the limit is 64"),
+        ("exists(span.name) | count() by {}", "the by has 65 items, the limit is 64"),
+        ("exists(span.name) | order by {}", "the order by has 65 items, the limit is 64"),
+        ("coalesce({}) == 1", "the coalesce() has 65 items, the limit is 64"),
+    ],
+)
+def test_whatever_has_items_may_have_64(query: str, message: str) -> None:
+    items = [f"attr.x{number}" for number in range(65)]
+
+    assert tql.parse(query.format(", ".join(items[:64])))
+    assert refusal(query.format(", ".join(items))).message == message
+
+
+def test_a_stage_may_have_64_calls() -> None:
+    assert refusal("exists(span.name) | " + ", ".join(["count()"] * 65)).code == "list_too_long"
+
+
+def test_a_query_may_have_16_stages() -> None:
+    assert tql.check(tql.parse("exists(span.name)" + " | limit 1" * 16))
+
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(tql.parse("exists(span.name)" + " | limit 1" * 17))
+
+    assert caught.value.message == "the query has 17 stages, the limit is 16"
+
+
+def test_ten_thousand_ors_are_too_long_and_a_thousand_too_many_nodes() -> None:
+    assert refusal(" or ".join(["tensor.l2 > 1"] * 10_000)).code == "text_too_long"
+    assert refusal(" or ".join(["a.b>1"] * 900)).code == "too_many_nodes"
+
+
 def test_a_tree_may_have_256_nodes() -> None:
     def chain(count: int) -> str:
         return " or ".join(["tensor.l2 > 1"] * count)
