@@ -18,13 +18,8 @@ from rankscope_query_api.tql_sql.order import SortKey
 from rankscope_query_api.tql_sql.parameters import Value
 
 _INTEGER_BITS = {
-    "UInt8": (0, 8),
-    "UInt16": (0, 16),
-    "UInt32": (0, 32),
-    "UInt64": (0, 64),
-    "UInt128": (0, 128),
-    "Int32": (1, 31),
-    "Int64": (1, 63),
+    **{f"UInt{bits}": (0, bits) for bits in (8, 16, 32, 64, 128)},
+    **{f"Int{bits}": (1, bits - 1) for bits in (8, 16, 32, 64, 128)},
 }
 
 
