@@ -162,10 +162,10 @@ SPANS = Section(
         ),
     ),
     codecs=(
-        ("idx", "Delta, LZ4"),
-        ("span_id", "Delta, LZ4"),
-        ("start", "T64, LZ4"),
-        ("duration", "T64, LZ4"),
+        ("idx", "Delta, Default"),
+        ("span_id", "Delta, Default"),
+        ("start", "T64, Default"),
+        ("duration", "T64, Default"),
     ),
     indexes=(
         Index(

@@ -86,7 +86,7 @@ TENSOR_STATS = Section(
     ),
     ("ifNull(step, -1)", "microstep", "rank"),
     "Questions are about steps; a step's tensors are neighbouring rows and no string is compared to sort an insert.",
-    codecs=(("idx", "Delta, LZ4"), ("time", "T64, LZ4")),
+    codecs=(("idx", "Delta, Default"), ("time", "T64, Default")),
 )
 
 

@@ -8,11 +8,11 @@ ALTER TABLE spans
     MATERIALIZE INDEX attribute_words;
 
 ALTER TABLE spans
-    MODIFY COLUMN `idx` CODEC(Delta, LZ4),
-    MODIFY COLUMN `span_id` CODEC(Delta, LZ4),
-    MODIFY COLUMN `start` CODEC(T64, LZ4),
-    MODIFY COLUMN `duration` CODEC(T64, LZ4);
+    MODIFY COLUMN `idx` CODEC(Delta, Default),
+    MODIFY COLUMN `span_id` CODEC(Delta, Default),
+    MODIFY COLUMN `start` CODEC(T64, Default),
+    MODIFY COLUMN `duration` CODEC(T64, Default);
 
 ALTER TABLE tensor_stats
-    MODIFY COLUMN `idx` CODEC(Delta, LZ4),
-    MODIFY COLUMN `time` CODEC(T64, LZ4);
+    MODIFY COLUMN `idx` CODEC(Delta, Default),
+    MODIFY COLUMN `time` CODEC(T64, Default);
