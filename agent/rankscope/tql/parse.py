@@ -39,6 +39,7 @@ _IN_WORDS = {
 }
 _VALUE_START = {"true", "false", "a field", "a number", "a string"}
 _TESTS = {"exists", "missing", "isnan", "isinf", "isfinite"}
+_FEW = 4
 _STAGE_WORDS = ("where", "select", "count()", "across", "order by", "top", "first", "last", "limit")
 _INSTEAD = {
     "=": "write == to compare",
@@ -47,6 +48,17 @@ _INSTEAD = {
     "&": "write and",
     ";": "a query is one line of stages joined by |",
 }
+
+_AFTER = {
+    "by": "name a field, as in rank",
+    "select": "name a field, as in rank",
+    "every": "write a stretch, as in 10 steps or 30s",
+    "limit": "write how many, as in 10",
+    "top": "write how many and by what, as in top 10 by tensor.l2",
+    "across": "name what is compared, as in across rank: spread(tensor.l2)",
+    "order": "write order by and a field",
+}
+"""What to write behind a word that ends a query too early."""
 
 _ENDINGS = {
     "a predicate": "write a condition, as in tensor.nonfinite_count > 0",
@@ -72,9 +84,9 @@ def parse(text: str) -> Query:
 
     from rankscope.tql.build import Builder
 
-    _check_text(text)
+    check_text(text)
     try:
-        tree = _parser().parse(text)
+        tree = parser().parse(text)
     except UnexpectedToken as error:
         raise _unexpected_token(text, error) from error
     except UnexpectedCharacters as error:
@@ -84,14 +96,20 @@ def parse(text: str) -> Query:
 
 
 @functools.cache
-def _parser() -> "Lark":
+def parser() -> "Lark":
+    """The parser of the language, made when it is first asked for."""
     from lark import Lark
 
     grammar = files("rankscope.tql").joinpath("grammar.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=False)
 
 
-def _check_text(text: str) -> None:
+def check_text(text: str) -> None:
+    """Refuse a text that is no Unicode, or longer than a query may be.
+
+    Raises:
+        TqlSyntaxError: It is one of them.
+    """
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -134,12 +152,15 @@ def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
     last: Any = next(reversed(_values(error)), None)
     if expected == ("(",) and getattr(last, "type", "") == "NAME":
         return _no_stage(last)
-    hint = _hint(str(token), expected, chained=_is_chained(error))
+    hint = "relate predicates without braces: a >> b" if str(token) in _RELATIONS and "without" in expected else ""
+    hint = hint or _hint(str(token), expected, chained=_is_chained(error))
     if token.type == "$END":
         place = place_at(text, len(text.rstrip()))
         hint = hint or _ending(text, expected)
         return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected, hint=hint)
     place = place_at(text, token.start_pos or 0, length=len(token))
+    if not hint and len(expected) <= _FEW:
+        hint = f"write {' or '.join(expected)} here"
     return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
 
 
@@ -147,6 +168,8 @@ def _ending(text: str, expected: tuple[str, ...]) -> str:
     """What to write behind a query that stops in the middle."""
     if text.rstrip().endswith("|"):
         return "name a stage behind the last |, or leave it out"
+    if advice := _AFTER.get((text.split() or [""])[-1]):
+        return advice
     for wanted, advice in _ENDINGS.items():
         if wanted in expected:
             return advice
@@ -204,7 +227,7 @@ def _hint(found: str, expected: tuple[str, ...], *, chained: bool) -> str:
 
 def _in_words(terminals: set[str]) -> tuple[str, ...]:
     """What could have stood there, as a person would say it, the shortest list that is true."""
-    words = {_spelled(terminal) for terminal in terminals}
+    words = {spelled(terminal) for terminal in terminals}
     if "where" in words:
         return _STAGE_WORDS
     if "==" in words:
@@ -220,8 +243,9 @@ def _in_words(terminals: set[str]) -> tuple[str, ...]:
     return tuple(sorted(words, key=lambda word: (not word.startswith("a "), word)))
 
 
-def _spelled(terminal: str) -> str:
+def spelled(terminal: str) -> str:
+    """A terminal of the grammar as a person writes it."""
     if terminal in _IN_WORDS:
         return _IN_WORDS[terminal]
-    definitions = {definition.name: definition.pattern.value for definition in _parser().terminals}
+    definitions = {definition.name: definition.pattern.value for definition in parser().terminals}
     return definitions.get(terminal, terminal)
