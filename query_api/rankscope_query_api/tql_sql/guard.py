@@ -40,8 +40,8 @@ _CLAUSES = frozenset({"PREWHERE", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"})
 _CLOSES = {"(": ")", "[": "]"}
 
 _NAMES = """
-    abs any anyLast argMax argMaxIf argMin argMinIf array arrayElement arrayFilter arrayLast arrayMap arrayMax arrayMin arraySlice
-    arraySort arrayStringConcat assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr bitShiftLeft
+    abs any anyLast argMax argMaxIf argMin argMinIf array arrayElement arrayFilter arrayLast arrayMap arrayMax arrayMin
+    arraySlice arraySort arrayStringConcat assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr bitShiftLeft
     cast concat count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage floor greatest groupArray
     groupArrayIf groupArrayLast groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex if ifNull intDiv
     isFinite isInfinite isNaN isNotNull isNull JSONExtractRaw JSONExtractString least length log10 log2 lower
