@@ -148,7 +148,11 @@ def _magnitude(side: Source) -> Source:
         return _computed(value, presence([side]), is_float=True, table="Float64")
     if side.table.startswith("UInt"):
         return side
-    return _narrowed(call("abs", _wide(side)), presence([side]))
+    wide = call("abs", _wide(side))
+    checks = [*presence([side]), exp.NEQ(this=_wide(side), expression=number(_LEAST))]
+    table = "Int128" if side.table == "Int128" else "Int64"
+    value = wide.copy() if table == "Int128" else call("toInt64", wide.copy())
+    return _computed(value, checks, is_float=False, table=table, wide=wide)
 
 
 def _of_one_float(function: str, side: Source) -> Source:

@@ -49,7 +49,10 @@ def equals_one(side: Source, choices: tuple[typed.Constant, ...], *, scope: Scop
     bound = [scope.parameters.bind(found, table) for found in possible]
     if len(bound) > 1:
         return exp.In(this=value, expressions=bound)
-    return exp.EQ(this=value, expression=bound[0]) if bound else number(0)
+    if bound:
+        return exp.EQ(this=value, expression=bound[0])
+    # NULL, as a comparison would be: `not equal` is false of a missing value, too.
+    return call("if", call("isNull", side.value.copy()), exp.null(), number(0)) if side.nullable else number(0)
 
 
 def _as_side(side: Source, value: float | str) -> float | str | None:

@@ -263,6 +263,27 @@ def test_a_condition_of_missing_values_is_false_and_its_opposite_true(pairs: Pai
     assert there == finite
 
 
+def test_no_integer_equals_a_fraction_and_a_missing_one_does_not_differ_from_it(pairs: Pairs) -> None:
+    half = typed.Constant(0.5, Type.FLOAT, "Float64")
+
+    equal = pairs.ask("i", "u", lambda scope: condition(typed.Compare("==", output("a", "i"), half), scope))
+    unequal = pairs.ask("i", "u", lambda scope: condition(typed.Compare("!=", output("a", "i"), half), scope))
+
+    assert not any(equal)
+    assert [bool(value) for value in unequal] == [a is not None for a, _ in pairs.of("i", "u")]
+
+
+def test_a_magnitude_of_mixed_integers_is_missing_only_for_the_least(pairs: Pairs) -> None:
+    either = typed.Apply("coalesce", (output("a", "i"), output("b", "u")), Type.INTEGER)
+    node = typed.Apply("abs", (either,), Type.INTEGER)
+
+    found = pairs.ask("i", "u", lambda scope: source(node, scope).or_null)
+
+    first = [a if a is not None else b for a, b in pairs.of("i", "u")]
+    wanted = [None if value in {None, MIN} else abs(value or 0) for value in first]
+    assert not differing(found, wanted, pairs.of("i", "u"))
+
+
 def test_the_least_integer_is_an_ordinary_one(pairs: Pairs) -> None:
     node = typed.Compare("==", output("a", "i"), typed.Constant(MIN, Type.INTEGER, "Int64"))
 
