@@ -23,8 +23,10 @@ from rankscope_query_api.guarding import Guarded
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
 from rankscope_query_api.routes import (
+    complete,
     completeness,
     deletion,
+    explain,
     export,
     findings,
     health,
@@ -82,6 +84,8 @@ def create_app(
         tensors,
         findings,
         tql,
+        complete,
+        explain,
         sql,
     ):
         app.include_router(module.router)

@@ -63,14 +63,19 @@ def compiled_query(body: TqlBody, project: str) -> Compiled:
     try:
         checked = tql.check(tql.parse(body.query))
     except tql.TqlError as error:
-        raise InvalidQueryError(
-            error.message,
-            hint=error.hint or None,
-            position=Position(error.line, error.column, error.length),
-            expected=error.expected or None,
-            code=error.code,
-        ) from error
+        raise refused(error) from error
     return compile_query(checked, project=project, run=body.run, limit=body.limit or 100, after=body.after)
+
+
+def refused(error: tql.TqlError) -> InvalidQueryError:
+    """What is wrong with a text, as the service says it."""
+    return InvalidQueryError(
+        error.message,
+        hint=error.hint or None,
+        position=Position(error.line, error.column, error.length),
+        expected=error.expected or None,
+        code=error.code,
+    )
 
 
 async def answered(store: TraceStore, compiled: Compiled) -> Page:
