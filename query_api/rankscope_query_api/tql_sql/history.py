@@ -13,7 +13,7 @@ from rankscope.tql import typed
 from rankscope.tql.fields import FIELDS, KEYED, Entity, Field, Origin
 from rankscope_query_api.tql_sql.arithmetic import as_float, combined, rounded
 from rankscope_query_api.tql_sql.expressions import all_of, call, column, number
-from rankscope_query_api.tql_sql.order import order_by, row_order
+from rankscope_query_api.tql_sql.order import order_by, series_order
 from rankscope_query_api.tql_sql.scope import Scope, Source
 
 EARLIER_VALUES = 64
@@ -35,6 +35,20 @@ _BY_PROCESS = {Origin.RUN, Origin.LAUNCH, Origin.PLACE}
 def is_of_series(node: typed.Condition, entity: Entity) -> bool:
     """Whether a condition is true of all rows of a series or of none, so that windows need not see the others."""
     return all(_is_constant_in_series(value, entity) for value in _values_of(node))
+
+
+def last_step(node: typed.Condition) -> int | None:
+    """The greatest step of which a condition can be true, if it says so: later rows decide nothing of earlier ones."""
+    match node:
+        case typed.Compare(operator="==" | "<=" | "<", left=Field(name="step"), right=typed.Constant(value=int(bound))):
+            return bound
+        case typed.Between(value=Field(name="step"), high=typed.Constant(value=int(bound))):
+            return bound
+        case typed.OneOf(value=Field(name="step")):
+            steps = [choice.value for choice in node.choices]
+            return max((math.floor(step) for step in steps if not isinstance(step, str)), default=None)
+        case _:
+            return None
 
 
 def _values_of(node: typed.Condition) -> list[typed.Value]:
@@ -192,6 +206,6 @@ def _over(value: Expr, *, scope: Scope, is_current_too: bool = True) -> Expr:
     return exp.Window(
         this=value,
         partition_by=[column("incarnation"), *series],
-        order=exp.Order(expressions=order_by(row_order(scope.entity))),
+        order=exp.Order(expressions=order_by(series_order(scope.entity))),
         spec=exp.WindowSpec(**_EARLIER, **end),
     )

@@ -229,6 +229,37 @@ def test_what_holds_for_a_whole_series_narrows_the_rows_under_the_windows(rows: 
     assert statement.partition("FROM (SELECT")[2].count('"name" = ') == (1 if is_or else 2)
 
 
+STEP_IS = (
+    typed.Compare("==", STEP, integer(2)),
+    typed.Compare("<", STEP, integer(3)),
+    typed.Compare("<=", STEP, integer(2)),
+    typed.Between(STEP, integer(1), integer(2)),
+    typed.OneOf(STEP, (integer(1), typed.Constant(2.0, Type.FLOAT, "Float64"))),
+)
+
+
+@pytest.mark.parametrize("until", STEP_IS)
+def test_rows_after_the_last_step_that_is_asked_for_are_not_looked_at(rows: TypedRows, until: typed.Condition) -> None:
+    asked = typed.AllOf((named("waves"), until, typed.Exists(history("prev"))))
+
+    statement, scope = rows.statement(TENSOR, [STEP], where=asked)
+
+    assert sum("step" in part.sql() for part in scope.narrowing) == 1
+    assert rows.column(TENSOR, STEP, where=asked)[-1] == 2
+    whole = [step for step, *_ in rows.ask(TENSOR, STEP, where=typed.AllOf((named("waves"), until))) if step > 0]
+    assert rows.column(TENSOR, STEP, where=asked) == whole
+    assert "OVER" in statement
+
+
+def test_earlier_rows_are_looked_at_whatever_step_is_asked_for(rows: TypedRows) -> None:
+    since = typed.AllOf((named("waves"), typed.Compare(">=", STEP, integer(50))))
+
+    _, scope = rows.statement(TENSOR, [STEP], where=since)
+
+    assert not any("step" in part.sql() for part in scope.narrowing)
+    assert rows.column(TENSOR, history("prev"), where=since) == WAVES[49:-1]
+
+
 def test_one_window_serves_all_that_ask_for_it(rows: TypedRows) -> None:
     asked = [history("prev"), history("delta"), typed.Arithmetic("+", history("prev"), L2, Type.FLOAT)]
 
