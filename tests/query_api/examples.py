@@ -55,6 +55,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
         }
     },
     "run_tql": {"body": {"query": "tensor.nonfinite_count > 0 | first", "run": story.RUN}},
+    "complete_tql": {"body": {"query": 'span.kind == "r', "run": story.RUN}},
+    "explain_tql": {"body": {"query": 'gap.cause == "ring_full" | sum(gap.count) by rank', "run": story.RUN}},
 }
 """What is asked, by operation; left out: nothing of the kind."""
 

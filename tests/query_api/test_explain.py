@@ -1,9 +1,15 @@
 """What a query becomes: its text as the formatter writes it, its SQL, what is joined; the SQL answers the same."""
 
+import re
 from typing import Any
 
 import httpx
+import pytest
 
+from rankscope import tql
+from rankscope_query_api.tql_sql import compile_query
+from rankscope_query_api.tql_sql.layout import laid_out
+from tests.ground.stores import Store
 from tests.query_api import story
 from tests.query_api.asking import error_in
 
@@ -64,3 +70,29 @@ async def test_a_look_back_is_said(client: httpx.AsyncClient) -> None:
     (join,) = (await explain(client, "tensor.l2 > 3 * prev(tensor.l2)"))["joins"]
 
     assert join.startswith("history: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor.l2 > 3 * prev(tensor.l2)",
+        "span.kind == 'rollout' >> span.status == 'error'",
+        "tensor.role == 'grad' | across rank: spread(tensor.l2) by step, tensor.name | where spread > 0.01 | first",
+    ],
+)
+def test_laying_sql_out_changes_white_space_only(text: str) -> None:
+    compiled = compile_query(tql.check(tql.parse(text)), project="p", run="r")
+
+    shown = laid_out(compiled.sql)
+
+    assert re.sub(r"\s+", "", shown) == re.sub(r"\s+", "", compiled.sql)
+    assert len(shown.splitlines()) > 5
+    assert all(line == line.rstrip() for line in shown.splitlines())
+
+
+async def test_the_sql_of_an_explanation_gives_the_rows_of_the_query(client: httpx.AsyncClient, told: Store) -> None:
+    answer = await explain(client, "tensor.nonfinite_count > 0 | count() by rank", run=story.RUN)
+
+    rows = told.client.query(answer["sql"], parameters=answer["parameters"]).result_rows
+
+    assert [row[:2] for row in rows] == [(0, 1), (1, 2), (2, 1), (3, 1)]

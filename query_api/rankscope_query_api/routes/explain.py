@@ -13,6 +13,7 @@ from rankscope_query_api.routes.asking import PREFIX, InProject
 from rankscope_query_api.routes.tql import refused
 from rankscope_query_api.tql_sql import compile_query
 from rankscope_query_api.tql_sql.explain import joins_of
+from rankscope_query_api.tql_sql.layout import laid_out
 
 router = APIRouter(prefix=PREFIX, tags=["tql"])
 
@@ -44,7 +45,7 @@ def _explained(body: ExplainBody, project: str) -> dict[str, Json]:
         "entity": compiled.entity,
         "columns": [shown.name for shown in compiled.columns],
         "joins": joins_of(typed),
-        "sql": compiled.sql,
+        "sql": laid_out(compiled.sql),
         "parameters": compiled.parameters,
-        "count_sql": compiled.count_sql,
+        "count_sql": laid_out(compiled.count_sql),
     }
