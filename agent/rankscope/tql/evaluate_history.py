@@ -18,8 +18,8 @@ from rankscope.tql.typed import SERIES, History
 MOST_SERIES = 1 << 16
 """Series that are remembered; beyond it the one that was longest without a row begins anew."""
 
-WINDOW, LEAST_WINDOW = 64, 8
-"""Earlier values that `robust_z` looks at, and the number without which it is missing."""
+LEAST_WINDOW = 8
+"""Earlier values without which `robust_z` is missing."""
 
 _TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
@@ -63,29 +63,42 @@ class _Difference(_Previous):
 
 
 class _Mean:
-    """`ema`: the exponential mean so far; an infinite value would be all of it for ever, and is passed over."""
+    """`ema`: the exponential mean so far; an infinite value would be all of it for ever, and is passed over.
 
-    __slots__ = ("mean", "share", "type")
+    It is the last value less the faded sum of all changes: a constant series has exactly its value, and ClickHouse's
+    `exponentialMovingAverage` goes the same way, to the last bit.
+    """
+
+    __slots__ = ("change", "fading", "lag", "last", "type", "weight")
 
     def __init__(self, count: int, kind: Type) -> None:
-        self.share = 2 / (count + 1)
+        self.lag = (count - 1) / 2
+        # By way of the half-life, as ClickHouse is told it: 1 - 2 / (count + 1) is another number in the last bits.
+        self.fading = 2.0 ** (-1 / (-1 / math.log2(1 - 2 / (count + 1)))) if count > 1 else 0.0
+        self.weight = 1 / (1 - self.fading)
         self.type = kind
-        self.mean: float | None = None
+        self.change = 0.0
+        self.last: float | None = None
 
     def take(self, value: Number | None) -> Number | None:
-        """The mean up to and including this value."""
+        """The mean up to and including this value; missing for good once a change overflowed."""
         if value is not None and math.isfinite(value):
-            mean = float(value) if self.mean is None else self.mean
-            self.mean = mean + self.share * (value - mean)
-        return None if self.mean is None else in_type(self.mean, self.type)
+            value = float(value)
+            self.change = self.change * self.fading + (0.0 if self.last is None else value - self.last)
+            self.last = value
+        if self.last is None:
+            return None
+        mean = self.last - self.change / self.weight * self.lag if self.lag else self.last
+        return in_type(mean, self.type) if math.isfinite(mean) else None
 
 
 class _Distance:
     """`robust_z`: the last values, in the order they came and sorted."""
 
-    __slots__ = ("ordered", "recent")
+    __slots__ = ("count", "ordered", "recent")
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self.count = count
         self.recent: deque[float] = deque()
         self.ordered: list[float] = []
 
@@ -109,7 +122,7 @@ class _Distance:
         return None if abs(result) == _INFINITE > abs(value) else result
 
     def _remember(self, value: float) -> None:
-        if len(self.recent) == WINDOW:
+        if len(self.recent) == self.count:
             del self.ordered[bisect_left(self.ordered, self.recent.popleft())]
         self.recent.append(value)
         insort(self.ordered, value)
@@ -211,4 +224,4 @@ def _beginning(node: History) -> Callable[[], Memory]:
         case "ema":
             return lambda: _Mean(node.count, node.type)
         case "robust_z":
-            return _Distance
+            return lambda: _Distance(node.count)

@@ -103,9 +103,17 @@ def _divided(left: Number, right: Number) -> float | None:
 
 
 def _remainder(left: Number, right: Number) -> float | None:
+    """With the sign of the left side, and rounded as ClickHouse does: `fmod` would be exact."""
     if not right:
         return None
-    return math.nan if math.isinf(left) or math.isnan(left) else math.fmod(left, right)
+    left, right = float(left), float(right)
+    if math.isinf(right) and math.isfinite(left):
+        return left
+    quotient = left / right
+    if not math.isfinite(quotient):
+        return None if math.isinf(quotient) and math.isfinite(left) else math.nan
+    remainder = left - math.trunc(quotient) * right
+    return None if math.isinf(remainder) else remainder
 
 
 def _whole_remainder(left: int, right: int) -> int | None:

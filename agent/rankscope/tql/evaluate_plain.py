@@ -6,13 +6,13 @@ This is the meaning; what numpy does faster is held against it.
 import functools
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rankscope.tql.evaluate_columns import Rows
 from rankscope.tql.evaluate_numbers import apply, arithmetic
 from rankscope.tql.fields import Field, Type
+from rankscope.tql.matching import matcher
 from rankscope.tql.typed import (
     AllOf,
     AnyOf,
@@ -124,7 +124,7 @@ class Plain:
                 choices = {constant(choice) for choice in condition.choices}
                 return [value in choices for value in values]
             case Matches():
-                matches = _matcher(condition.pattern)
+                matches = _remembering(condition.pattern)
                 return [value is not None and matches(value) is not condition.is_opposite for value in values]
             case Contains():
                 pairs = zip(values, self.values(condition.part), strict=True)
@@ -154,11 +154,5 @@ def constant(value: Constant) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    matches = re.compile(pattern, re.ASCII | re.DOTALL).fullmatch
-
-    @functools.lru_cache(maxsize=REMEMBERED_TEXTS)
-    def answer(text: str) -> bool:
-        return matches(text) is not None
-
-    return answer
+def _remembering(pattern: str) -> Callable[[str], bool]:
+    return functools.lru_cache(maxsize=REMEMBERED_TEXTS)(matcher(pattern))

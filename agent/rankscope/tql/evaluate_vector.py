@@ -39,6 +39,14 @@ _NUMERIC = NUMBERS | {Type.DURATION, Type.SIZE, Type.TIME, Type.WORD}
 _EXACT = 2.0**53
 _SAFE_PRODUCT = 2.0**62
 
+
+def _remainder(left: Any, right: Any) -> Any:
+    """Of floats, rounded as ClickHouse does."""
+    quotient = np.trunc(left / right)
+    remainder = np.where(np.isinf(left), np.nan, left - quotient * right)
+    return np.where(np.isinf(right) & np.isfinite(left), left, remainder)
+
+
 _UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
     "==": np.equal,
     "!=": np.not_equal,
@@ -50,7 +58,7 @@ _UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
     "-": np.subtract,
     "*": np.multiply,
     "/": np.divide,
-    "%": np.fmod,
+    "%": _remainder,
 }
 
 

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from rankscope import tql
+from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Rows
 from tests.query_api.tql.conftest import Asked
-from tests.query_api.tql.oracle import holds, order_of
+from tests.query_api.tql.events import Process
+from tests.query_api.tql.oracle import holds, placed
 from tests.query_api.tql.predicates import SPAN_KINDS, TENSOR_KINDS, texts
-from tests.query_api.tql.rows import Row, spans, tensors
+from tests.query_api.tql.rows import spans, tensors
 
 RANKS = (0, 1, -1)
 PATIENT = settings(
@@ -18,16 +20,14 @@ PATIENT = settings(
 )
 
 
-def expected(text: str, rows: dict[int, list[Row]]) -> list[tuple[Any, ...]]:
+PROCESSES = [Process(rank, [{Entity.TENSOR: tensors(rank), Entity.SPAN: spans(rank)}]) for rank in RANKS]
+
+
+def expected(text: str, entity: Entity) -> list[tuple[Any, ...]]:
     """The keys of the rows of which the query's condition is true, in order."""
     source = tql.check(tql.parse(text)).source
     assert isinstance(source, Rows)
-    return sorted(
-        order_of(row, index, rank=rank)
-        for rank, known in rows.items()
-        for index, row in enumerate(known)
-        if holds(source.condition, row, rank=rank)
-    )
+    return [known.order for known in placed(PROCESSES, entity) if holds(source.condition, known)]
 
 
 def keys(answer_rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -42,7 +42,7 @@ def test_a_predicate_on_tensors_means_what_the_language_says(ask: Asked, text: s
 
     answer = ask.page(query)
 
-    wanted = expected(query, {rank: tensors(rank) for rank in RANKS})
+    wanted = expected(query, Entity.TENSOR)
     assert keys(answer.rows) == wanted
     assert answer.total == len(wanted)
 
@@ -54,7 +54,7 @@ def test_a_predicate_on_spans_means_what_the_language_says(ask: Asked, text: str
 
     answer = ask.page(query)
 
-    assert keys(answer.rows) == expected(query, {rank: spans(rank) for rank in RANKS})
+    assert keys(answer.rows) == expected(query, Entity.SPAN)
 
 
 @pytest.mark.parametrize(
