@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import difflib
+import functools
 import math
 import re
 import struct
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from rankscope.tql import nodes
 from rankscope.tql.errors import Place, TqlTypeError
-from rankscope.tql.fields import NUMBERS, Field, Type
+from rankscope.tql.fields import NUMBERS, Field, Type, Vocabulary
 from rankscope.tql.formatting import field_text, format_value
 from rankscope.tql.typed import Constant, Key
 from rankscope.tql.words import DURATIONS, SIZES
@@ -232,7 +233,7 @@ def _string(literal: nodes.Text, field: Field) -> Constant:
 
 
 def _word(literal: nodes.Text, field: Field) -> Constant:
-    words = {word.value: word.code for word in field.vocabulary}
+    words = _codes(field.vocabulary)
     if literal.value not in words:
         message = f"{text_of(literal)} is no word of {field.name}"
         raise TqlTypeError(
@@ -243,6 +244,11 @@ def _word(literal: nodes.Text, field: Field) -> Constant:
             hint=_nearest_word(literal.value, words),
         )
     return Constant(words[literal.value], Type.WORD, "UInt8")
+
+
+@functools.cache
+def _codes(vocabulary: Vocabulary) -> dict[str, int]:
+    return {word.value: word.code for word in vocabulary}
 
 
 def _nearest_word(given: str, words: Iterable[str]) -> str:

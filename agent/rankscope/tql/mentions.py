@@ -1,10 +1,11 @@
 """Which fields a part of a query names, and so which entity the query is about."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 from rankscope.tql import nodes
-from rankscope.tql.errors import TqlTypeError
+from rankscope.tql.errors import Place, TqlTypeError
 from rankscope.tql.fields import SECTION, Entity, scope_entity
 from rankscope.tql.unknown import refuse_unknown
 
@@ -17,8 +18,15 @@ def fields_in(node: object) -> Iterator[nodes.FieldRef]:
         for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
             yield from fields_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
     elif isinstance(node, nodes.Node):
-        for attribute in dataclasses.fields(node):
-            yield from fields_in(getattr(node, attribute.name))
+        for attribute in _parts(type(node)):
+            yield from fields_in(getattr(node, attribute))
+
+
+@functools.cache
+def _parts(kind: type[nodes.Node]) -> tuple[str, ...]:
+    """The attributes of a node that can hold other nodes."""
+    plain = (str, bool, Place)
+    return tuple(attribute.name for attribute in dataclasses.fields(kind) if attribute.type not in plain)
 
 
 def entities_in(node: object) -> tuple[Entity, ...]:
