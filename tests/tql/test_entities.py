@@ -3,7 +3,7 @@
 import pytest
 
 from rankscope.tql.fields import Entity
-from rankscope.tql.typed import AllOf, Companion, Related, Rows, Traces
+from rankscope.tql.typed import AllOf, Companion, Compare, Related, Rows, Traces
 from tests.tql.reading import refusal, typed
 
 
@@ -46,6 +46,15 @@ def test_spans_beside_tensors_are_a_semi_join_that_keeps_shared_keys() -> None:
     assert companion.entity is Entity.SPAN
     assert isinstance(companion.condition, AllOf)
     assert len(companion.condition.operands) == 3
+
+
+def test_what_looks_back_does_so_in_its_own_series_only() -> None:
+    source = typed("tensor.l2 > 1 and span.duration > 1s and delta(step) > 1").source
+
+    assert isinstance(source, Rows)
+    assert isinstance(source.condition, AllOf)
+    assert len(source.condition.operands) == 2
+    assert isinstance(source.companions[0].condition, Compare)
 
 
 def test_traces_beside_tensors_are_those_of_the_steps_spans() -> None:

@@ -200,3 +200,20 @@ def test_a_list_is_asked_what_it_contains() -> None:
     assert condition('run.tag contains "a"') == Contains(tag, Constant("a", Type.STRING, "String"))
     assert condition("tensor.log2_hist contains 3") == Contains(hist, Constant(3, Type.INTEGER, "Int64"))
     assert refusal('run.tag == "a"').hint == 'ask whether it contains something: run.tag contains "a"'
+
+
+@pytest.mark.parametrize(
+    ("written", "nanoseconds"),
+    [
+        ("2000-01-01", 946_684_800_000_000_000),
+        ("2000-01-01T00:00:00.5Z", 946_684_800_500_000_000),
+        ("2000-01-01T01:00:00.000000001+01:00", 946_684_800_000_000_001),
+    ],
+)
+def test_a_time_is_read_to_the_nanosecond(written: str, nanoseconds: int) -> None:
+    assert right_of(f'span.start == "{written}"') == Constant(nanoseconds, Type.TIME, "Int64")
+
+
+@pytest.mark.parametrize("written", ["2026-11-29T12:00:00.1234567891Z", "2026-11-29T12:00:00,5Z", "20261129T120000.5"])
+def test_a_fraction_that_would_be_lost_is_refused(written: str) -> None:
+    assert refusal(f'span.start == "{written}"').code == "bad_time"

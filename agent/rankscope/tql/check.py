@@ -9,7 +9,8 @@ from rankscope.tql import nodes
 from rankscope.tql.conditions import condition
 from rankscope.tql.errors import TqlTypeError, TqlUnsupported
 from rankscope.tql.fields import Entity
-from rankscope.tql.mentions import entities_in, entity_of, fields_in
+from rankscope.tql.history import HISTORIES
+from rankscope.tql.mentions import entities_in, entity_of, fields_in, functions_in
 from rankscope.tql.naming import Names
 from rankscope.tql.pipeline import stage
 from rankscope.tql.typed import (
@@ -114,9 +115,15 @@ def _rows(parts: list[nodes.Predicate], entity: Entity) -> Rows:
         kinds = ", ".join(f"{scope}." for scope in (entity, *others))
         message = f"{kinds} do not join: only tensor. and span. do, on run, launch, rank and step"
         raise TqlUnsupported("unsupported", message, place=foreign[0].place, hint="ask in two queries")
-    shared = [part for part in parts if {field.name for field in fields_in(part)} <= JOIN_KEYS]
+    shared = [part for part in parts if _is_shared(part)] if others else []
     companions = [Companion(other, _all([*shared, *foreign], other)) for other in others]
     return Rows(entity, _all(own, entity), tuple(companions))
+
+
+def _is_shared(part: nodes.Predicate) -> bool:
+    """Whether a conjunct holds of the joined rows, too; what looks back does so in a series of its own."""
+    names = {field.name for field in fields_in(part)}
+    return names <= JOIN_KEYS and not {*functions_in(part)} & {*HISTORIES}
 
 
 def _belongs(part: nodes.Predicate, entity: Entity) -> bool:

@@ -282,6 +282,9 @@ def _time(literal: nodes.Text, field: Field) -> Constant:
         raise TqlTypeError(
             "bad_time", message, place=literal.place, expected=(shape,), hint=f"write {shape}"
         ) from error
+    if moment.microsecond:
+        message, hint = f"the fraction of {text_of(literal)} is not read", 'write 1 to 9 decimals: "12:00:00.123456789"'
+        raise TqlTypeError("bad_time", message, place=literal.place, hint=hint)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     seconds = (aware - _EPOCH) // dt.timedelta(seconds=1)
     value = seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0)

@@ -22,6 +22,18 @@ def fields_in(node: object) -> Iterator[nodes.FieldRef]:
             yield from fields_in(getattr(node, attribute))
 
 
+def functions_in(node: object) -> Iterator[str]:
+    """Every function that is called under a node, in the order of the text."""
+    if isinstance(node, nodes.Call):
+        yield node.function
+    if isinstance(node, tuple):
+        for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
+            yield from functions_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
+    elif isinstance(node, nodes.Node):
+        for attribute in _parts(type(node)):
+            yield from functions_in(getattr(node, attribute))
+
+
 @functools.cache
 def _parts(kind: type[nodes.Node]) -> tuple[str, ...]:
     """The attributes of a node that can hold other nodes."""
