@@ -18,7 +18,7 @@ from rankscope.tql.typed import Constant, Key
 from rankscope.tql.words import DURATIONS, SIZES
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,9})(.*)")
+_FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,9})((?:\D.*)?)")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SCALE = {"": 1, **DURATIONS, **SIZES}
 _EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
