@@ -30,6 +30,9 @@ _SMALL = {"UInt8", "UInt16", "UInt32", "Int32"}
 
 _BOUNDS = {"UInt64": (0, 2**64 - 1), "Int64": (-(2**63), 2**63 - 1)}
 
+_GREATEST_FLOAT = "9223372036854774784.0"
+"""The greatest float that 64 bits hold as an integer: the mean of great ones is rounded up beyond."""
+
 _A_SECOND = 1_000_000_000
 
 
@@ -109,9 +112,14 @@ def reduced(asked: Reduced, scope: Scope, *, rows: Scope, order: Sequence[SortKe
 
 
 def countable(side: Source) -> Expr:
-    """A value that is NULL where it is missing or NaN, so that aggregates pass it over."""
+    """A value that is NULL where it is missing or NaN, so that aggregates pass it over; also where none ever is.
+
+    Of no rows an aggregate of what cannot be NULL is 0 or NaN.
+    """
     value = side.or_null
-    return call("if", call("isNaN", value.copy()), exp.null(), value) if side.is_float else value
+    if side.is_float:
+        return call("if", call("isNaN", value.copy()), exp.null(), value)
+    return value if side.present is not None else call("toNullable", value)
 
 
 def as_float(value: Expr, side: Source) -> Expr:
@@ -126,7 +134,10 @@ def quantile(share: Expr, value: Expr) -> Expr:
 
 def rounded(value: Expr, kind: Type) -> Expr:
     """A float as what the output is: durations, sizes and times in whole units, half to even."""
-    return call("toInt64", call("round", value)) if kind in WHOLE else value
+    if kind not in WHOLE:
+        return value
+    whole = call("least", call("round", value.copy()), exp.Literal.number(_GREATEST_FLOAT))
+    return call("toInt64", call("if", call("isFinite", value), whole, exp.null()))  # of NaN there is no integer
 
 
 def made_float(value: Expr, kind: Type) -> Made:

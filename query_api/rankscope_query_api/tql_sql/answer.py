@@ -5,6 +5,7 @@ where a response is made.
 """
 
 import datetime as dt
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Origin, Type
 from rankscope.tql.typed import Apply, Column, History, Key, Output, Value
 from rankscope_proto import names
-from rankscope_query_api.tql_sql.expressions import call, column, one_spelling
+from rankscope_query_api.tql_sql.expressions import alias, call, column, one_spelling, text_of
 from rankscope_query_api.tql_sql.scope import Scope
 from rankscope_query_api.tql_sql.sources import source
 
@@ -111,8 +112,27 @@ def iso_time(time_ns: int) -> str:
 _BY_TYPE: Mapping[Type, Writer] = {Type.TIME: _write_time, Type.DURATION: _write_duration, Type.BOOL: _write_bool}
 
 
-def of_row(scope: Scope) -> tuple[Shown, ...]:
-    """Everything that a row of the scope's entity shows."""
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Everything that a row of an entity shows.
+
+    Attributes:
+        columns: Its values.
+        text: They as the columns `c0`, `c1`, … of a SELECT; written once, for it took most of a query's time.
+    """
+
+    columns: tuple[Shown, ...]
+    text: str
+
+
+@functools.cache
+def whole_row(entity: Entity) -> Whole:
+    """Everything that a row of the entity shows; nothing of it is looked up elsewhere, and nothing is bound."""
+    columns = _of_row(Scope(entity, "", None))
+    return Whole(columns, ", ".join(text_of(alias(one.value, f"c{at}")) for at, one in enumerate(columns)))
+
+
+def _of_row(scope: Scope) -> tuple[Shown, ...]:
     entity = scope.entity
     if entity not in SECTION:
         own = (by_entity[entity] for by_entity in FIELDS.values() if entity in by_entity)

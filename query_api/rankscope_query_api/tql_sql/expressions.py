@@ -1,7 +1,13 @@
 """SQL expressions in the words of the language: functions, constants, columns, and the few spellings that matter."""
 
+import re
+from collections.abc import Sequence
+
 from sqlglot import exp
 from sqlglot.expressions.core import Expr
+
+_SPACE_IN_PLACEHOLDER = re.compile(r"\{(\w+): ")
+"""clickhouse-connect looks for placeholders without one: `{name:Type}`."""
 
 
 def call(function: str, *arguments: Expr) -> Expr:
@@ -24,9 +30,19 @@ def column(name: str) -> Expr:
     return exp.column(exp.to_identifier(name, quoted=True))
 
 
-def all_of(parts: list[Expr]) -> Expr:
-    """The conjunction; of none, true."""
-    return exp.and_(*parts) if parts else number(1)
+def all_of(parts: Sequence[Expr]) -> Expr:
+    """The conjunction; of none, true. The parts become its own: what is used elsewhere too is given as a copy."""
+    return exp.and_(*parts, copy=False) if parts else number(1)
+
+
+def alias(value: Expr, name: str) -> Expr:
+    """The expression under a name of the compiler's own."""
+    return exp.Alias(this=value, alias=exp.Identifier(this=name, quoted=False))
+
+
+def text_of(expression: Expr) -> str:
+    """The expression as SQL; it is not to be used any more."""
+    return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", expression.sql(dialect="clickhouse", copy=False))
 
 
 def one_spelling(value: Expr) -> Expr:

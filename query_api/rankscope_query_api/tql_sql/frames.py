@@ -1,14 +1,16 @@
 """Rows on their way through the stages of a query, before they are text: what they are made of, kept, ordered, cut."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
+from rankscope.tql.fields import Entity
 from rankscope_query_api.tql_sql.answer import Shown
-from rankscope_query_api.tql_sql.expressions import all_of
-from rankscope_query_api.tql_sql.order import SortKey, order_by
+from rankscope_query_api.tql_sql.expressions import alias, all_of, text_of
+from rankscope_query_api.tql_sql.order import SortKey, order_by, row_order
 from rankscope_query_api.tql_sql.scope import Scope
 
 
@@ -37,11 +39,12 @@ class Frame:
         base: A SELECT of nothing yet from them, asked for when all values are compiled.
         order: Their own total order.
         keys: The order they are in, which ends in `order`.
-        shown: What an item holds.
+        shown: What an item holds; None: all that a row of the entity does.
         conditions: What they must fulfil, behind the last cut.
         cuts: The limits with stages behind them.
         limit: Most of them; None: all.
         is_grouped: Whether they are groups.
+        is_in_order: Whether `keys` end in the order of an entity's rows.
         level: How many groupings lie below.
     """
 
@@ -50,11 +53,12 @@ class Frame:
     base: Callable[[], exp.Select]
     order: list[SortKey]
     keys: list[SortKey]
-    shown: tuple[Shown, ...]
+    shown: tuple[Shown, ...] | None
     conditions: list[Expr] = field(default_factory=list[Expr])
     cuts: list[Cut] = field(default_factory=list[Cut])
     limit: int | None = None
     is_grouped: bool = False
+    is_in_order: bool = False
     level: int = 0
 
     def cut(self) -> None:
@@ -74,7 +78,20 @@ class Frame:
         return _where(select, self.conditions)
 
 
-def _where(select: exp.Select, conditions: "list[Expr] | tuple[Expr, ...]") -> exp.Select:
+def _where(select: exp.Select, conditions: Sequence[Expr]) -> exp.Select:
     if conditions:
-        select.where(all_of([condition.copy() for condition in conditions]), copy=False)
+        select.where(all_of(conditions), copy=False)
     return select
+
+
+@functools.cache
+def row_order_text(entity: Entity) -> str:
+    """The total order of an entity's rows as the items of an ORDER BY; written once, for every query ends in it."""
+    return ", ".join(text_of(item) for item in order_by(row_order(entity)))
+
+
+@functools.cache
+def row_keys(entity: Entity, first: int) -> str:
+    """The keys of that order as columns `k<first>` and so on."""
+    keys = enumerate(row_order(entity), first)
+    return ", ".join(text_of(alias(key.value, f"k{at}")) for at, key in keys)

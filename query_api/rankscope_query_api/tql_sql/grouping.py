@@ -9,7 +9,7 @@ from rankscope.tql.fields import FIELDS, Type
 from rankscope.tql.typed import Column, Every, Reduced
 from rankscope_query_api.tql_sql.aggregates import Made, output_of
 from rankscope_query_api.tql_sql.answer import Shown, Writer, of_column, write_list, writer_of, writer_of_type
-from rankscope_query_api.tql_sql.expressions import call, column, number
+from rankscope_query_api.tql_sql.expressions import alias, call, column, number
 from rankscope_query_api.tql_sql.frames import Frame
 from rankscope_query_api.tql_sql.order import SortKey, value_order
 from rankscope_query_api.tql_sql.scope import Scope, Source
@@ -64,9 +64,9 @@ def grouped(frame: Frame, keys: Sequence[GroupKey], made: Sequence[tuple[Reduced
     names = [f"g{level}_{at}" for at in range(len(keys))]
     inside = [[f"a{level}_{at}_{part}" for part in range(len(one.inside))] for at, (_, one) in enumerate(made)]
     inner = frame.select().select(
-        *(exp.alias_(key.shown.value.copy(), name) for key, name in zip(keys, names, strict=True)),
+        *(alias(key.shown.value.copy(), name) for key, name in zip(keys, names, strict=True)),
         *(
-            exp.alias_(part.copy(), name)
+            alias(part.copy(), name)
             for (_, one), columns in zip(made, inside, strict=True)
             for part, name in zip(one.inside, columns, strict=True)
         ),

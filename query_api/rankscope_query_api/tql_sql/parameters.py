@@ -1,6 +1,5 @@
 """Values on their way to ClickHouse: bound by name and type, never part of the SQL text."""
 
-import functools
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -30,10 +29,4 @@ class Parameters:
     def named(self, name: str, value: Value, *, table: str) -> exp.Placeholder:
         """A placeholder of a given name."""
         self.values[name] = value
-        return exp.Placeholder(this=exp.var(name), kind=_type(table).copy())
-
-
-@functools.cache
-def _type(table: str) -> exp.DataType:
-    """A ClickHouse type; parsing its name costs more than all the rest of a placeholder."""
-    return exp.DataType.build(table, dialect="clickhouse")
+        return exp.Placeholder(this=exp.var(name), kind=exp.var(table))

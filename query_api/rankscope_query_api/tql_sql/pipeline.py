@@ -13,7 +13,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql import typed
 from rankscope_query_api.tql_sql.across import across
 from rankscope_query_api.tql_sql.aggregates import reduced
-from rankscope_query_api.tql_sql.answer import Shown, of_column, of_row
+from rankscope_query_api.tql_sql.answer import Shown, of_column
 from rankscope_query_api.tql_sql.frames import Frame
 from rankscope_query_api.tql_sql.grouping import grouped, key_of_groups, stretches
 from rankscope_query_api.tql_sql.order import row_order, value_order
@@ -31,7 +31,7 @@ def frame_of(query: typed.Typed, scope: Scope) -> Frame:
         scope: An empty scope of its entity.
     """
     order = row_order(query.entity)
-    frame = Frame(scope, scope, scope.rows, order, list(order), of_row(scope))
+    frame = Frame(scope, scope, scope.rows, order, list(order), None, is_in_order=True)
     frame.conditions = _source(query.source, scope)
     for stage in query.stages:
         frame = _STAGES[type(stage)](frame, stage)
@@ -58,7 +58,7 @@ def _filter(frame: Frame, stage: typed.Filter) -> Frame:
 
 def _select(frame: Frame, stage: typed.Select) -> Frame:
     """Later stages name the columns; no SELECT is put around, what they stand for is still there."""
-    written = {shown.name: shown for shown in frame.shown} if frame.is_grouped else {}
+    written = {shown.name: shown for shown in frame.shown or ()} if frame.is_grouped else {}
     frame.shown = tuple(_of_select(named, frame.scope, written=written) for named in stage.columns)
     frame.scope = frame.scope.behind({named.name: source(named.value, frame.scope) for named in stage.columns})
     return frame
@@ -87,7 +87,7 @@ def _order(frame: Frame, stage: typed.Order) -> Frame:
 def _limit(frame: Frame, stage: typed.Limit) -> Frame:
     if stage.is_last:
         frame.cut()
-        frame.keys = [key.reversed() for key in frame.keys]
+        frame.keys, frame.is_in_order = [key.reversed() for key in frame.keys], False
     frame.limit = stage.count if frame.limit is None else min(frame.limit, stage.count)
     return frame
 

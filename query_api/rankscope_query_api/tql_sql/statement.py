@@ -3,7 +3,6 @@
 Each is checked a second time before it leaves, by `guard`, which knows nothing of how it was made.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,20 +12,20 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Typed
-from rankscope_query_api.tql_sql.answer import Item, Shown, items
+from rankscope_query_api.tql_sql.answer import Item, Shown, items, whole_row
 from rankscope_query_api.tql_sql.cursor import decode, encode, fingerprint
-from rankscope_query_api.tql_sql.expressions import call
-from rankscope_query_api.tql_sql.frames import Frame
+from rankscope_query_api.tql_sql.expressions import alias, call, text_of
+from rankscope_query_api.tql_sql.frames import Frame, row_keys, row_order_text
 from rankscope_query_api.tql_sql.guard import check_statement
 from rankscope_query_api.tql_sql.order import beyond, order_by
 from rankscope_query_api.tql_sql.parameters import Value
 from rankscope_query_api.tql_sql.pipeline import frame_of
 from rankscope_query_api.tql_sql.scope import Scope
 
+_COUNT = "SELECT count() AS total"
+
 DEFAULT_PAGE = 100
 """Rows of a page where the caller does not say."""
-
-_SPACE_IN_PLACEHOLDER = re.compile(r"\{(\w+): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class Compiled:
         limit: Most rows that the query itself asks for over all pages; None: all.
         mark: What ties a cursor to this query.
         returned: Rows on the pages before.
-        joins: What else was read to answer it, for people.
     """
 
     sql: str
@@ -55,7 +53,6 @@ class Compiled:
     limit: int | None
     mark: str
     returned: int
-    joins: tuple[str, ...]
 
     def items(self, rows: Sequence[Sequence[Any]]) -> list[Item]:
         """The rows of the answer as objects; times as ISO-8601 beside `_ns`, ids as hexadecimal digits."""
@@ -95,35 +92,43 @@ def compile_query(
     """
     scope = Scope(query.entity, project, run)
     frame = frame_of(query, scope)
-    base = frame.select()
+    statement = frame.select().select(alias(call("count"), "total"), copy=False)
     values = scope.parameters.values
     counted = dict(values)
-    count = _text(base.select(exp.alias_(call("count"), "total")))
-    mark = _mark(frame, f"{count} {sorted(counted.items())} {frame.limit}")
-    returned = 0
+    count = text_of(statement)
+    order = text_of(exp.Order(expressions=_order(frame)))
+    mark = fingerprint(f"{count} {order} {sorted(counted.items())} {frame.limit}")
+    returned, found = 0, count
     if after is not None:
         cursor = decode(after, mark, keys=frame.keys)
-        base.where(beyond(frame.keys, cursor.row, parameters=scope.parameters), copy=False)
-        returned = cursor.returned
+        statement.where(beyond(frame.keys, cursor.row, parameters=scope.parameters), copy=False)
+        returned, found = cursor.returned, text_of(statement)
     left = limit if frame.limit is None else max(0, min(limit, frame.limit - returned))
-    base.select(*_selected(frame), copy=False).order_by(*order_by(frame.keys), copy=False)
-    base.limit(scope.parameters.named("limit", left, table="UInt64"), copy=False)
-    sql = _text(base)
-    for statement in (sql, count):
-        check_statement(statement, with_run=run is not None)
-    return Compiled(sql, values, count, counted, query.entity, frame.shown, frame.limit, mark, returned, scope.joins)
+    most = text_of(exp.Limit(expression=scope.parameters.named("limit", left, table="UInt64")))
+    # What follows the columns is the same in both statements, and most of the work.
+    columns = text_of(exp.Select(expressions=_selected(frame)))
+    sql = f"{columns}{found.removeprefix(_COUNT)} {order.strip()} {most.strip()}"
+    for text in (sql, count):
+        check_statement(text, with_run=run is not None)
+    shown = whole_row(query.entity).columns if frame.shown is None else frame.shown
+    return Compiled(sql, values, count, counted, query.entity, shown, frame.limit, mark, returned)
 
 
 def _selected(frame: Frame) -> list[Expr]:
-    shown = [exp.alias_(known.value, f"c{at}") for at, known in enumerate(frame.shown)]
-    return [*shown, *(exp.alias_(key.value, f"k{at}") for at, key in enumerate(frame.keys))]
+    """The columns of the items, and the sort keys of the next page's cursor."""
+    shown: list[Expr] = [alias(known.value.copy(), f"c{at}") for at, known in enumerate(frame.shown or ())]
+    if frame.shown is None:
+        shown = [exp.var(whole_row(frame.scope.entity).text)]
+    own = frame.keys[: len(frame.keys) - len(frame.order)] if frame.is_in_order else frame.keys
+    keys = [alias(key.value.copy(), f"k{at}") for at, key in enumerate(own)]
+    if frame.is_in_order:
+        keys.append(exp.var(row_keys(frame.scope.entity, len(own))))
+    return [*shown, *keys]
 
 
-def _mark(frame: Frame, text: str) -> str:
-    order = " ".join(item.sql(dialect="clickhouse") for item in order_by(frame.keys))
-    return fingerprint(f"{text} {order}")
-
-
-def _text(statement: Expr) -> str:
-    """SQL as clickhouse-connect looks for placeholders in it: `{name:Type}` without a space."""
-    return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", statement.sql(dialect="clickhouse", pretty=True))
+def _order(frame: Frame) -> list[Expr]:
+    """What the page is ordered by."""
+    if not frame.is_in_order:
+        return order_by(frame.keys)
+    own = order_by(frame.keys[: len(frame.keys) - len(frame.order)])
+    return [*own, exp.var(row_order_text(frame.scope.entity))]

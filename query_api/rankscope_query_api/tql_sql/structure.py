@@ -17,7 +17,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Companion, Condition, Related, Traces
 from rankscope_proto import names
-from rankscope_query_api.tql_sql.expressions import all_of, call, column, number, step
+from rankscope_query_api.tql_sql.expressions import alias, all_of, call, column, number, step
 from rankscope_query_api.tql_sql.predicates import condition
 from rankscope_query_api.tql_sql.scope import Scope
 
@@ -146,7 +146,7 @@ def _is_root() -> Expr:
 def _sibling(left: _Spans, right: _Spans) -> list[Expr]:
     """Those with a span of the left beside them; one that is alone there is no sibling of itself."""
     del right
-    alone = left.of(_PARENT).select(exp.alias_(call("any", column(_SPAN)), "alone"), copy=False)
+    alone = left.of(_PARENT).select(alias(call("any", column(_SPAN)), "alone"), copy=False)
     alone.group_by(*left.keys(_PARENT), copy=False)
     alone.having(exp.EQ(this=call("uniqExact", column(_SPAN)), expression=number(1)), copy=False)
     beside = _is_in(left.keys(_PARENT), left.of(_PARENT))
@@ -164,7 +164,7 @@ def _no_child(left: _Spans, right: _Spans) -> list[Expr]:
 
 def _ancestor(left: _Spans, right: _Spans) -> list[Expr]:
     del right
-    seeds = left.select(*_named(left.keys(_PARENT), "up"), exp.alias_(number(0), "level"), where=[_has_parent()])
+    seeds = left.select(*_named(left.keys(_PARENT), "up"), alias(number(0), "level"), where=[_has_parent()])
     walk = _Walk(left, seeds)
     above = walk.reached(exp.select(*(column(name) for name in walk.names)))
     return [_is_in(left.keys(_SPAN), above)]
@@ -188,8 +188,8 @@ def _greatest_is(name: str, value: int) -> Expr:
 
 def _upwards(left: _Spans, right: _Spans, *, where: Sequence[Expr]) -> exp.Select:
     """The right spans, grouped, with what the walk up from each came by."""
-    flags = [exp.alias_(number(0), name) for name in ("is_left", "is_top", "level")]
-    origin = exp.alias_(column(_SPAN), "origin")
+    flags = [alias(number(0), name) for name in ("is_left", "is_top", "level")]
+    origin = alias(column(_SPAN), "origin")
     seeds = right.select(*_named(right.keys(_PARENT), "up"), origin, *flags, where=[_has_parent(), *where])
     walk = _Walk(left, seeds, with_origin=True)
     keys = [column(name) for name in (*walk.names[:-1], "origin")]
@@ -197,7 +197,7 @@ def _upwards(left: _Spans, right: _Spans, *, where: Sequence[Expr]) -> exp.Selec
 
 
 def _named(keys: Sequence[Expr], prefix: str) -> list[Expr]:
-    return [exp.alias_(key, f"{prefix}_{at}") for at, key in enumerate(keys)]
+    return [alias(key, f"{prefix}_{at}") for at, key in enumerate(keys)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,11 @@ class _Walk:
         """The spans that the level before named as parents, with their own parents."""
         everything = _Spans(self.left.scope, lambda _: [])
         named = exp.In(this=column(_SPAN), query=exp.select(column(self.names[-1])).from_(self.name).subquery())
-        shown = [*_named(everything.keys(_SPAN), "edge"), exp.alias_(column(_PARENT), "edge_parent")]
+        shown = [*_named(everything.keys(_SPAN), "edge"), alias(column(_PARENT), "edge_parent")]
         if self.with_origin:
             scope = self.left.scope.companion(Entity.SPAN)
             is_left = all_of(self.left.condition(scope))
-            shown += [exp.alias_(exp.Paren(this=is_left), "found_left"), exp.alias_(_is_root(), "found_top")]
+            shown += [alias(exp.Paren(this=is_left), "found_left"), alias(_is_root(), "found_top")]
             return scope.rows().where(named, copy=False).select(*shown, copy=False)
         return everything.select(*shown, where=[named])
 

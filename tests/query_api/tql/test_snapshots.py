@@ -8,6 +8,7 @@ import pytest
 
 from rankscope import tql
 from rankscope_query_api.tql_sql import compile_query
+from rankscope_query_api.tql_sql.layout import laid_out
 
 FOLDER = Path(__file__).parent / "snapshots"
 
@@ -18,9 +19,8 @@ def test_a_query_has_the_sql_of_its_snapshot(name: str) -> None:
 
     compiled = compile_query(tql.check(tql.parse(text)), project="default", run="night")
 
-    shown = "\n".join(
-        [compiled.sql, "", f"-- {json.dumps(compiled.parameters, ensure_ascii=False)}", "", compiled.count_sql, ""]
-    )
+    values = json.dumps(compiled.parameters, ensure_ascii=False)
+    shown = "\n".join([laid_out(compiled.sql), "", f"-- {values}", "", laid_out(compiled.count_sql), ""])
     kept = FOLDER / f"{name}.sql"
     if os.environ.get("RANKSCOPE_WRITE_SNAPSHOTS"):
         kept.write_text(shown, encoding="utf-8")
