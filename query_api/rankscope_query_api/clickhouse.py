@@ -34,7 +34,7 @@ from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.values import Table, Value
 
-_LIMIT_CODES = frozenset({158, 159, 160, 241, 307, 396})
+_LIMIT_CODES = frozenset({158, 159, 160, 241, 307, 394, 396})
 """Too many rows, too slow, too much memory, too many bytes: the limits of the handle."""
 
 _MISSING_CODES = frozenset({60, 81})
@@ -42,7 +42,8 @@ _MISSING_CODES = frozenset({60, 81})
 
 _BAD_PATTERN_CODE = 427
 
-_TIMED_OUT_CODE = 159
+_TIMED_OUT_CODES = frozenset({159, 394})
+"""It ran too long, or was ended from elsewhere."""
 
 _OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 209, 210, 243, 999, 1000, 1001, 1002})
 """A fault in the store, a file, a connection or a disk of it: no statement is to blame."""
@@ -233,7 +234,7 @@ class ClickHouse:
         return _failed(text) if code in _OUR_FAULT_CODES else RefusedStatementError(text)
 
     def _beyond(self, code: int | None, text: str) -> LimitExceededError:
-        if code == _TIMED_OUT_CODE:
+        if code in _TIMED_OUT_CODES:
             return LimitExceededError(
                 f"the query ran longer than {self._settings.query_timeout_s:g} s and was stopped in the store",
                 hint="ask for fewer steps, ranks or rows, or raise RANKSCOPE_QUERY_TIMEOUT_S",

@@ -79,7 +79,7 @@ def wanted(named: Format | None, accept: str | None) -> Format:
     return next((known[media] for media in asked if media in known), Format.JSON)
 
 
-def answered(said: Mapping[str, Json], rows: Rows, form: Format) -> Response:
+def answered(said: Mapping[str, Json], rows: Rows, *, form: Format) -> Response:
     """The response that holds these rows.
 
     Args:

@@ -50,7 +50,7 @@ async def run_sql(request: Request, body: SqlBody, *, query: Annotated[InProject
     table = await _asked(store, statement)
     rows = Rows(titled(statement, table), table.types, [column[: body.limit] for column in table.columns])
     said = _said(rows, is_cut=any(len(column) > body.limit for column in table.columns))
-    return answered(said, rows, wanted(body.format, request.headers.get("accept")))
+    return answered(said, rows, form=wanted(body.format, request.headers.get("accept")))
 
 
 def _compiled(body: SqlBody, project: str) -> Statement:

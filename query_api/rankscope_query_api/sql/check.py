@@ -92,12 +92,12 @@ class Checker:
                 hint = _UNION_HINT if isinstance(node, exp.SetOperation) else None
                 held = next((one for one in _listed(value) if isinstance(one, Expr)), exp.Null())
                 raise self._refused(held, f"{clause} is not for statements here", hint=hint, code="not_allowed")
-            self._allow_word(node, name, value)
+            self._allow_word(node, name, value=value)
         look = _LOOKS.get(type(node))
         if look is not None:
             look(self, node)
 
-    def _allow_word(self, node: Expr, name: str, value: object) -> None:
+    def _allow_word(self, node: Expr, name: str, *, value: object) -> None:
         """A part that is a text and no node must be one of a few words; names and literals are looked at as such."""
         words = WORDS.get((type(node), name))
         if words is not None and isinstance(value, str):

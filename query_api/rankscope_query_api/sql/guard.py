@@ -20,6 +20,9 @@ _RESTRICTED = re.compile(
 _OURS = re.compile(
     r"(?:WITH |, )rs_(?P<view>[a-z_]+) AS \(SELECT (?P<body>[^;]*? FROM [a-z_]+ AS rs_t PREWHERE [^()]*)\)"
 )
+_CAPTURING = re.compile(r"(\S+) AS `?(project|run_id)\b")
+"""ClickHouse compares with an alias where a column of its name is meant: `'x' AS project` would show every project."""
+
 _QUERY_WORDS = re.compile(r"\b(?:SELECT|FROM|JOIN|UNION|WITH|SETTINGS|INTO|FORMAT|IN|WHERE|ARRAY JOIN)\b")
 
 _TOKEN = re.compile(
@@ -80,7 +83,7 @@ def check_text(sql: str, *, of_run: bool) -> None:
     for at, (last, token) in enumerate(zip(before, tokens, strict=False)):
         following = tokens[at + 1] if at + 1 < len(tokens) else ""
         _check_place(last, token, shared={*shared, *views})
-        _check_word(token, last, following)
+        _check_word(token, last, following=following)
         if token in _LISTING:
             _check_listed(tokens[at + 1 :])
     if tokens[:1] not in (["SELECT"], ["WITH"]):
@@ -107,6 +110,9 @@ def _check_part(body: str, *, of_run: bool) -> None:
         raise UnguardedTextError(f"a table is read without its project or run: {body}")
     if _QUERY_WORDS.search(restricted["shown"]):
         raise UnguardedTextError(f"more than one table is read: {body}")
+    for value, name in _CAPTURING.findall(restricted["shown"]):
+        if value != f"rs_t.{name}":
+            raise UnguardedTextError(f"{name} is not what it is compared as: {body}")
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -130,7 +136,7 @@ def _check_place(last: str, token: str, *, shared: set[str]) -> None:
         raise UnguardedTextError(f"{token!r} is a name of ours")
 
 
-def _check_word(token: str, last: str, following: str) -> None:
+def _check_word(token: str, last: str, *, following: str) -> None:
     """A word is one of the language, or a function on the list and before its bracket."""
     if not (token[0].isalpha() or token[0] == "_") or token.startswith("rs_"):
         return

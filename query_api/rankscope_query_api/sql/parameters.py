@@ -41,7 +41,7 @@ def bound_values(declared: Mapping[str, str], given: Mapping[str, Bound]) -> dic
         raise InvalidRequestError(
             f"no parameter {unused[0][:60]!r} in the statement", hint="name it there, as in {name:Type}"
         )
-    values = {name: _value(name, kind, given[name]) for name, kind in declared.items()}
+    values = {name: _value(name, kind, given=given[name]) for name, kind in declared.items()}
     size = sum(_size(value) for value in values.values())
     if size > MAX_BYTES:
         raise InvalidRequestError(f"the parameters have {size} bytes, and may have {MAX_BYTES}", hint="ask in parts")
@@ -54,35 +54,35 @@ def _size(value: Bound) -> int:
     return sum(_size(one) + 4 for one in value) if isinstance(value, Sequence) else 8
 
 
-def _value(name: str, kind: str, given: Bound) -> Bound:
+def _value(name: str, kind: str, *, given: Bound) -> Bound:
     outer, base, bits = _TYPE.findall(kind)[0]  # the statement was checked: it is one of BOUND_TYPE
     if outer == "Array":
         if isinstance(given, str) or not isinstance(given, Sequence):
-            raise _wrong(name, kind, given)
-        return [_scalar(name, base, bits, given=one) for one in given]
+            raise _wrong(name, kind, given=given)
+        return [_scalar(name, base, bits=bits, given=one) for one in given]
     if given is None and outer == "Nullable":
         return None
-    return _scalar(name, base, bits, given=given)
+    return _scalar(name, base, bits=bits, given=given)
 
 
-def _scalar(name: str, base: str, bits: str, *, given: object) -> Given:
+def _scalar(name: str, base: str, *, bits: str, given: object) -> Given:
     kind = base + bits
     if base == "Bool" and isinstance(given, bool):
         return given
     if base == "String" and isinstance(given, str):
         return _text(name, given)
     if isinstance(given, bool):
-        raise _wrong(name, kind, given)
+        raise _wrong(name, kind, given=given)
     if base == "Float" and isinstance(given, str) and given in _WORDS:
         return _WORDS[given]
     if base == "Float" and isinstance(given, int | float):
-        return _float(name, kind, given)
+        return _float(name, kind, given=given)
     if base in ("Int", "UInt") and isinstance(given, int):
         low, high = (0, 2 ** int(bits) - 1) if base == "UInt" else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
         if low <= given <= high:
             return given
         raise InvalidRequestError(f"{name} is {str(given)[:60]}", hint=f"{kind} lies in {low}..{high}")
-    raise _wrong(name, kind, given)
+    raise _wrong(name, kind, given=given)
 
 
 def _text(name: str, given: str) -> str:
@@ -93,12 +93,12 @@ def _text(name: str, given: str) -> str:
     return given
 
 
-def _float(name: str, kind: str, given: float) -> float:
+def _float(name: str, kind: str, *, given: float) -> float:
     try:
         return float(given)
     except OverflowError:
         raise InvalidRequestError(f"{name} is beyond {kind}", hint='send "Infinity" if that is meant') from None
 
 
-def _wrong(name: str, kind: str, given: object) -> InvalidRequestError:
+def _wrong(name: str, kind: str, *, given: object) -> InvalidRequestError:
     return InvalidRequestError(f"{name} is {str(given)[:60]!r}, and {kind} is asked for", hint="send one of its type")

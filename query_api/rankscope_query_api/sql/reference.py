@@ -16,7 +16,7 @@ from rankscope_query_api.sql.views import VIEWS, View
 
 def reference() -> str:
     """Text of the page."""
-    text = files(__package__).joinpath("introduction.md").read_text()
+    text = files("rankscope_query_api.sql").joinpath("introduction.md").read_text()
     limits = {"max_bytes": f"{MAX_BYTES:,}", "max_nodes": f"{MAX_NODES:,}", "max_nesting": str(MAX_NESTING)}
     parts = [Template(text).substitute(limits), *(_view(view) for view in VIEWS.values()), _functions()]
     return "\n".join(parts)

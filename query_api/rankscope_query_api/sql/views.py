@@ -175,7 +175,7 @@ def _otel_traces() -> View:
     """Spans by the names of the OpenTelemetry Collector's exporter, for the tools that ask for them."""
     spans = {column.name: column for column in _of_section("spans", contract.SPANS).columns}
 
-    def like(name: str, shown: str, meaning: str) -> Column:
+    def like(name: str, shown: str, *, meaning: str) -> Column:
         return Column(name, spans[shown].type, meaning, spans[shown].value)
 
     resource = ", ".join(f"'{key}', {value}" for key, value in _RESOURCE.items())
@@ -184,14 +184,14 @@ def _otel_traces() -> View:
         contract.SPANS.table,
         "A finished span, by the column names that the OpenTelemetry Collector gives in ClickHouse.",
         (
-            like("Timestamp", "start", "Wall clock at the start."),
-            like("TraceId", "trace_id", "32 hexadecimal digits."),
-            like("SpanId", "span_id", "16 hexadecimal digits."),
+            like("Timestamp", "start", meaning="Wall clock at the start."),
+            like("TraceId", "trace_id", meaning="32 hexadecimal digits."),
+            like("SpanId", "span_id", meaning="16 hexadecimal digits."),
             Column("ParentSpanId", "String", "16 hexadecimal digits; empty: a root.", _parent()),
             Column("TraceState", "String", "Empty.", "''"),
-            like("SpanName", "name", "What the span is called."),
+            like("SpanName", "name", meaning="What the span is called."),
             Column("SpanKind", "String", "Internal: nothing else is recorded.", "'Internal'"),
-            like("ServiceName", "run_id", "The run."),
+            like("ServiceName", "run_id", meaning="The run."),
             Column(
                 "ResourceAttributes",
                 "Map(String, String)",
@@ -208,7 +208,7 @@ def _otel_traces() -> View:
             ),
             Column("Duration", "UInt64", "In ns; 0 where a clock went back.", "toUInt64(greatest(rs_t.duration, 0))"),
             Column("StatusCode", "String", "`Ok`, `Error` or `Unset`.", _status_code()),
-            like("StatusMessage", "error_preview", "Redacted exception message; empty: none."),
+            like("StatusMessage", "error_preview", meaning="Redacted exception message; empty: none."),
         ),
     )
 

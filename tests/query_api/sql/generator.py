@@ -1,4 +1,4 @@
-"""Statements that nobody should send: known attacks, and pieces of them and of honest statements put together at random.
+"""Statements that nobody should send: known attacks, and pieces of them and of honest statements mixed at random.
 
 A statement is a function of its number, so that a failure can be asked for again by it.
 """

@@ -5,6 +5,7 @@ import pytest
 
 from rankscope_query_api.errors import InvalidQueryError, InvalidRequestError
 from rankscope_query_api.sql.compile import compile_statement
+from rankscope_query_api.sql.functions import aggregates, plain_functions
 from tests.query_api.sql.sending import refused
 
 REFUSED = {
@@ -80,6 +81,15 @@ async def test_what_the_store_cannot_answer_is_told_in_its_words_and_the_users_n
 
     assert word in error["message"]
     assert not {"rs_", "u_spans", "PREWHERE", "Stack trace"} & set(error["message"].split())
+
+
+def test_every_function_on_the_list_is_written_as_it_was_read() -> None:
+    for name in {*plain_functions(), *aggregates()} - {"not"}:
+        over = " OVER ()" if name in ("rank", "row_number") else ""
+
+        written = compile_statement(f"SELECT {name}(rank, 1, step){over} AS x FROM spans", project="default").sql
+
+        assert f'SELECT {name}("rank", 1, "step")' in written
 
 
 async def test_two_columns_of_one_name_are_refused(client: httpx.AsyncClient) -> None:

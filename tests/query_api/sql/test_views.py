@@ -1,0 +1,52 @@
+"""The views are those of the contract: the page that describes them is fresh, and they show what it says."""
+
+import httpx
+import pytest
+
+from rankscope_proto.columns import SECTIONS
+from rankscope_query_api.sql.reference import reference
+from rankscope_query_api.sql.views import VIEWS
+from tests.house.tree import ROOT
+from tests.query_api.sql.sending import rows, send
+
+
+def test_the_committed_page_is_what_the_contract_gives() -> None:
+    committed = (ROOT / "query_api/VIEWS.md").read_text()
+
+    assert committed == reference(), "python -m rankscope_query_api.sql.reference > query_api/VIEWS.md"
+
+
+def test_every_view_that_was_promised_is_there() -> None:
+    promised = {"spans", "tensor_stats", "metrics", "gaps", "runs", "modules", "events", "otel_traces"}
+
+    assert set(VIEWS) == promised
+
+
+@pytest.mark.parametrize("name", VIEWS)
+async def test_a_view_has_the_columns_and_types_that_the_page_says(api: httpx.AsyncClient, name: str) -> None:
+    answer = await send(api, f"SELECT * FROM {name} LIMIT 0")
+
+    shown = [(column["name"], column["type"]) for column in answer.json()["columns"]]
+    assert shown == [(column.name, column.type) for column in VIEWS[name].columns]
+
+
+@pytest.mark.parametrize("name", [name for name in VIEWS if name != "modules"])
+async def test_a_view_shows_rows_of_the_story(client: httpx.AsyncClient, name: str) -> None:
+    assert len(await rows(client, f"SELECT * FROM {name}", limit=2)) == 2
+
+
+def test_a_view_shows_every_column_of_its_table_in_some_way() -> None:
+    for view in VIEWS.values():
+        section = next(section for section in SECTIONS if section.table == view.table)
+        values = " ".join(column.value for column in view.columns)
+        shown = {field.name for field in section.fields if field.table and f"rs_t.{field.name}" in values}
+
+        assert view.name == "otel_traces" or shown == {field.name for field in section.fields if field.table}
+
+
+async def test_words_stand_for_codes_and_null_for_no_id(client: httpx.AsyncClient) -> None:
+    kinds = await rows(client, "SELECT DISTINCT kind, status FROM spans ORDER BY kind, status")
+    ids = await rows(client, "SELECT DISTINCT span_id, trace_id FROM events")
+
+    assert {"kind": "tool", "status": "error"} in kinds
+    assert ids == [{"span_id": None, "trace_id": None}]
