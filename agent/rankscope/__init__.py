@@ -1,6 +1,7 @@
 """Traces and tensor statistics of a multi-rank training, in one tree and one query."""
 
 from rankscope import errors, testing, tql
+from rankscope._connect import connect
 from rankscope._current import current_run, finish, watch
 from rankscope._init import init
 from rankscope._run import Run
@@ -15,6 +16,7 @@ __all__ = [
     "Step",
     "Trace",
     "__version__",
+    "connect",
     "current_run",
     "errors",
     "finish",
@@ -25,5 +27,5 @@ __all__ = [
     "watch",
 ]
 
-for _public in (Run, Span, Step, Trace, current_run, finish, init, wait, watch):
+for _public in (Run, Span, Step, Trace, connect, current_run, finish, init, wait, watch):
     _public.__module__ = "rankscope"

@@ -23,6 +23,8 @@ Parameter = str | int | float | Sequence[str] | None
 API = "/api/v1"
 DEFAULT_TIMEOUT_S = 30.0
 INTERVAL_S = 0.2
+SAID = "x-rankscope-"
+"""What the names of headers begin with that say what JSON says beside the rows."""
 
 
 class UnreachableError(UpError):
@@ -58,6 +60,19 @@ class RefusedError(UpError):
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """An answer that is no JSON.
+
+    Attributes:
+        content: The bytes.
+        said: What the service says beside the rows, by name: `total`, `returned`, `truncated`, `next`, `gaps`, …
+    """
+
+    content: bytes
+    said: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Client:
     """One query service.
 
@@ -87,7 +102,8 @@ class Client:
             RefusedError: the service answered with an error.
             UnreachableError: it did not answer.
         """
-        return self._ask(urllib.request.Request(self._address(path, parameters)))  # noqa: S310 - the user names the server
+        asked = urllib.request.Request(self._address(path, parameters))  # noqa: S310 - the user names the server
+        return _decoded(self._ask(asked).content, self.url)
 
     def post(self, path: str, body: Mapping[str, object], **parameters: Parameter) -> Json:
         """`POST /api/v1<path>` with a JSON body.
@@ -96,9 +112,16 @@ class Client:
             RefusedError: the service answered with an error.
             UnreachableError: it did not answer.
         """
-        headers = {"Content-Type": "application/json"}
-        data = json.dumps(body).encode()
-        return self._ask(urllib.request.Request(self._address(path, parameters), data=data, headers=headers))  # noqa: S310 - as above
+        return _decoded(self._ask(self._posting(path, body, parameters=parameters)).content, self.url)
+
+    def fetch(self, path: str, body: Mapping[str, object], **parameters: Parameter) -> Body:
+        """`POST /api/v1<path>` with a JSON body that asks for another format than JSON.
+
+        Raises:
+            RefusedError: the service answered with an error.
+            UnreachableError: it did not answer.
+        """
+        return self._ask(self._posting(path, body, parameters=parameters))
 
     def delete(self, path: str, **parameters: Parameter) -> Json:
         """`DELETE /api/v1<path>`; parameters that are None are left out.
@@ -107,14 +130,22 @@ class Client:
             RefusedError: the service answered with an error.
             UnreachableError: it did not answer.
         """
-        return self._ask(urllib.request.Request(self._address(path, parameters), method="DELETE"))  # noqa: S310 - as above
+        asked = urllib.request.Request(self._address(path, parameters), method="DELETE")  # noqa: S310 - as above
+        return _decoded(self._ask(asked).content, self.url)
+
+    def _posting(
+        self, path: str, body: Mapping[str, object], *, parameters: Mapping[str, Parameter]
+    ) -> urllib.request.Request:
+        headers = {"Content-Type": "application/json"}
+        data = json.dumps(body).encode()
+        return urllib.request.Request(self._address(path, parameters), data=data, headers=headers)  # noqa: S310 - as above
 
     def _address(self, path: str, parameters: Mapping[str, Parameter]) -> str:
         given = {name: value for name, value in parameters.items() if value is not None}
         query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         return f"{self.url.rstrip('/')}{API}{path}{query}"
 
-    def _ask(self, request: urllib.request.Request) -> Json:
+    def _ask(self, request: urllib.request.Request) -> Body:
         for name, value in self.access.headers(self.url).items():
             request.add_unredirected_header(name, value)
         deadline = time.monotonic() + self.patience_s
@@ -126,10 +157,10 @@ class Client:
                     raise
             time.sleep(INTERVAL_S)
 
-    def _ask_once(self, request: urllib.request.Request) -> Json:
+    def _ask_once(self, request: urllib.request.Request) -> Body:
         try:
             with _opener(self.url, self.access).open(request, timeout=self.timeout_s) as answer:
-                return _decoded(answer.read(), self.url)
+                return Body(answer.read(), _said(answer.headers))
         except urllib.error.HTTPError as error:
             with error:
                 raise RefusedError(error.code, _error_in(error.read(), error.code)) from None
@@ -197,8 +228,16 @@ def _opener(url: str, access: Access) -> urllib.request.OpenerDirector:
     return opener
 
 
+def _said(headers: Mapping[str, str]) -> dict[str, str]:
+    named = ((name.lower(), value) for name, value in headers.items())
+    return {name.removeprefix(SAID): value for name, value in named if name.startswith(SAID)}
+
+
 def _decoded(body: bytes, url: str) -> Json:
-    answer: object = json.loads(body)
+    try:
+        answer: object = json.loads(body)
+    except ValueError as error:
+        raise UnreachableError(f"{url} did not answer with JSON: is it a rankscope query service?") from error
     if not isinstance(answer, dict):
         raise UnreachableError(f"{url} did not answer with a JSON object: is it a rankscope query service?")
     return cast("Json", answer)

@@ -49,7 +49,7 @@ async def complete_tql(request: Request, body: CompleteBody, *, query: Annotated
         found = await asyncio.to_thread(complete, body.query, body.position)
     except tql.TqlError as error:
         raise refused(error) from error
-    asking = _Asking(store_of(request), query.project, body)
+    asking = _Asking(store_of(request), query.project, body=body)
     known = (*await asking.keys(found), *await asking.values(found), *found.suggestions)
     return json_answer(
         {
@@ -64,7 +64,7 @@ async def complete_tql(request: Request, body: CompleteBody, *, query: Annotated
 class _Asking:
     """Asks the store for what only it can tell."""
 
-    def __init__(self, store: TraceStore, project: str, body: CompleteBody) -> None:
+    def __init__(self, store: TraceStore, project: str, *, body: CompleteBody) -> None:
         self._store = store
         self._project = project
         self._body = body
