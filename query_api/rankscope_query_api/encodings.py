@@ -79,7 +79,7 @@ def wanted(named: Format | None, accept: str | None) -> Format:
     return next((known[media] for media in asked if media in known), Format.JSON)
 
 
-def answered(said: Mapping[str, Json], rows: Rows, *, form: Format) -> Response:
+def response(said: Mapping[str, Json], rows: Rows, *, form: Format) -> Response:
     """The response that holds these rows.
 
     Args:
@@ -162,7 +162,9 @@ def _array(values: Sequence[Any], kind: str) -> Any:
         if not any(isinstance(value, Mapping) for value in values):
             return pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError):
-        pass  # a tuple, values of many types, a time beyond 2262: told as text
+        # A tuple, values of many types, a time beyond 2262: told as text. Whole numbers beyond 2^63 are numbers yet.
+        if not kind and all(value is None or (type(value) is int and 0 <= value < 2**64) for value in values):
+            return pa.array(values, type=pa.uint64())
     return pa.array([_text(value) for value in _written(values, kind)], type=pa.string())
 
 

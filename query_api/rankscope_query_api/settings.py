@@ -50,7 +50,7 @@ class Settings(BaseSettings):
         default=500_000, ge=1, le=2**31, description="Rows one query may bring back to the service."
     )
     query_max_result_bytes: int = Field(
-        default=256 * 2**20, ge=2**16, le=2**62, description="Bytes one query may bring back to the service."
+        default=64 * 2**20, ge=2**16, le=2**62, description="Bytes one query may bring back to the service."
     )
 
     @field_validator("clickhouse_url")

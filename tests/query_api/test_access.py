@@ -24,6 +24,7 @@ EVERY_ROUTE = [
     *("/api/v1/traces?from=2026-11-01", f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export"),
     *(f"{RUN}/traces/export", f"{RUN}/traces/steps"),
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
+    *("/api/v1/sql", "/api/v1/sql?with-run"),
 ]
 NOBODYS = "nobodys"
 """A project without a row."""
@@ -47,6 +48,10 @@ class Service:
         if bare == "/api/v1/tql":
             run = {"run": story.RUN} if given else {}
             body = {"query": "tensor.nonfinite_count >= 0 or rank >= 0", **run}
+            return await self.api.post(bare, params=query, json=body, headers=headers)
+        if bare == "/api/v1/sql":
+            run = {"run": story.RUN} if given else {}
+            body = {"query": "SELECT name, rank, step FROM spans ORDER BY start_ns, span_id, rank, name", **run}
             return await self.api.post(bare, params=query, json=body, headers=headers)
         parameters = dict(part.split("=") for part in given.split("&") if part) | query
         return await self.api.get(bare, params=parameters, headers=headers)

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope_query_api.answers import Json
-from rankscope_query_api.encodings import Format, Rows, answered, wanted
+from rankscope_query_api.encodings import Format, Rows, response, wanted
 from rankscope_query_api.errors import RefusedStatementError
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
 from rankscope_query_api.sql.answer import refused, titled, undescribed
@@ -50,7 +50,7 @@ async def run_sql(request: Request, body: SqlBody, *, query: Annotated[InProject
     table = await _asked(store, statement)
     rows = Rows(titled(statement, table), table.types, [column[: body.limit] for column in table.columns])
     said = _said(rows, is_cut=any(len(column) > body.limit for column in table.columns))
-    return answered(said, rows, form=wanted(body.format, request.headers.get("accept")))
+    return response(said, rows, form=wanted(body.format, request.headers.get("accept")))
 
 
 def _compiled(body: SqlBody, project: str) -> Statement:

@@ -1,6 +1,7 @@
 """TQL: a query's text in, a page of rows or counts out."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -9,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope import tql
 from rankscope.tql.fields import SECTION, Entity
-from rankscope_query_api.answers import Page, json_answer
+from rankscope_query_api.answers import Page
+from rankscope_query_api.encodings import Format, Rows, response, wanted
 from rankscope_query_api.errors import InvalidQueryError, Position
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
@@ -29,6 +31,9 @@ class TqlBody(BaseModel):
     run: str | None = Field(default=None, max_length=512, description="The run; left out: all of the project.")
     limit: int | None = Field(default=None, ge=1, le=10_000, description="Most items in the answer; left out: 100.")
     after: str | None = Field(default=None, max_length=4096, description="The `next` of the page before.")
+    format: Format | None = Field(
+        default=None, description="`json`, `csv` or `arrow`; left out: what the Accept header asks for, else JSON."
+    )
 
 
 @router.post("/tql")
@@ -39,11 +44,11 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
         await launches_of(store, RunKey(query.project, body.run))
     compiled = await asyncio.to_thread(compiled_query, body, query.project)
     page = await answered(store, compiled)
-    if body.run is None:
-        return json_answer(page.as_json())
-    gaps = await store.runs.gaps(RunKey(query.project, body.run), sections=_sections(compiled.entity))
-    shown = Page(page.items, page.total, page.next, gaps=[gap_json(gap) for gap in gaps])
-    return json_answer(shown.as_json())
+    if body.run is not None:
+        gaps = await store.runs.gaps(RunKey(query.project, body.run), sections=_sections(compiled.entity))
+        page = replace(page, gaps=[gap_json(gap) for gap in gaps])
+    form = wanted(body.format, request.headers.get("accept"))
+    return response(page.as_json(), Rows.of_items(page.items), form=form)
 
 
 def _sections(entity: Entity) -> tuple[str, ...]:
