@@ -68,7 +68,7 @@ def unknown_reduction(call: nodes.Call, known: Sequence[str], *, what: str) -> T
     return TqlTypeError(f"unknown_{what}", message, place=call.place, expected=tuple(known), hint=hint)
 
 
-def result_of(call: nodes.Call, kind: Type, names: Names) -> Operand:
+def result_of(call: nodes.Call, kind: Type, names: Names, /) -> Operand:
     """A result of a type, without a range of its own."""
     like = described(format_value(call), kind, names.entity)
     return Operand(like, like)

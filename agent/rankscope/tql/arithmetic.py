@@ -8,7 +8,8 @@ from rankscope.tql.fields import NUMBERS, Type
 from rankscope.tql.formatting import format_value
 from rankscope.tql.literals import constant, literal_of, with_article
 from rankscope.tql.naming import Names, Operand, as_number, described
-from rankscope.tql.typed import Apply, Arithmetic, Constant, Operator, Value
+from rankscope.tql.typed import Apply, Arithmetic, Constant, Value
+from rankscope.tql.words import Operator
 
 AMOUNTS = {Type.DURATION, Type.SIZE}
 """Types of amounts with a unit: they add to their own kind and scale with numbers."""
@@ -40,7 +41,7 @@ def is_constant(value: Value) -> bool:
     return all(isinstance(leaf, Constant) for leaf in leaves(value))
 
 
-def result_type(operator: str, left: Type, right: Type) -> Type | None:
+def result_type(operator: str, left: Type, right: Type, /) -> Type | None:
     """What `+ - * / %` of two types is; None where they do not go together."""
     if left in NUMBERS and right in NUMBERS:
         return Type.INTEGER if {left, right} == {Type.INTEGER} and operator != "/" else Type.FLOAT
@@ -53,7 +54,7 @@ def result_type(operator: str, left: Type, right: Type) -> Type | None:
     return _TIMES.get((left, operator, right))
 
 
-def computed(node: nodes.Arithmetic, left: Operand, right: Operand, *, names: Names) -> Operand:
+def computed(node: nodes.Arithmetic, left: Operand, right: Operand, /, *, names: Names) -> Operand:
     """Two values joined.
 
     Raises:

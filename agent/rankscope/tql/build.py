@@ -230,7 +230,7 @@ class Builder:
         return nodes.Limit(count, place=place_of(meta))
 
 
-def _refuse_long(what: str, items: tuple[Any, ...], meta: Meta) -> None:
+def _refuse_long(what: str, items: tuple[Any, ...], meta: Meta, /) -> None:
     if len(items) > MAX_ITEMS:
         message = f"the {what} has {len(items)} items, the limit is {MAX_ITEMS}"
         raise TqlSyntaxError("list_too_long", message, place=place_of(meta), hint="write fewer, or ask in two queries")

@@ -19,15 +19,13 @@ from rankscope.tql.typed import (
     Condition,
     Related,
     Relation,
-    RelationOperator,
     Rows,
-    SetOperator,
     Source,
     Stage,
     Traces,
     Typed,
 )
-from rankscope.tql.words import MAX_STAGES
+from rankscope.tql.words import MAX_STAGES, RelationOperator, SetOperator
 
 JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
 """Fields on which rows of two entities of one predicate agree: a condition on them holds of both."""

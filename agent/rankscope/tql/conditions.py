@@ -12,7 +12,6 @@ from rankscope.tql.typed import (
     AllOf,
     AnyOf,
     Between,
-    Comparator,
     Compare,
     Condition,
     Constant,
@@ -22,10 +21,10 @@ from rankscope.tql.typed import (
     Matches,
     OneOf,
     Opposite,
-    Question,
     Value,
 )
 from rankscope.tql.values import field_or_value, operand
+from rankscope.tql.words import Comparator, Question
 
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COMPARATORS: dict[str, Comparator] = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}

@@ -259,7 +259,7 @@ _SPANS = (Entity.SPAN, Entity.TRACE)
 
 
 def _looked_up(
-    origin: Origin, name: str, kind: Type, *, table: str, of: tuple[Entity, ...], meaning: str
+    origin: Origin, name: str, *, kind: Type, table: str, of: tuple[Entity, ...], meaning: str
 ) -> list[Field]:
     """A field of several entities that their rows do not hold themselves; its column is its name with "_" for "."."""
     low, high = _RANGE.get(table, (0, 0))
@@ -328,7 +328,7 @@ def _all_fields() -> Iterator[Field]:
     for entity in (Entity.TRACE, Entity.RUN):
         yield from _identity(entity)
     for origin, name, kind, table, of, meaning in _LOOKED_UP:
-        yield from _looked_up(origin, name, kind, table=table, of=of, meaning=meaning)
+        yield from _looked_up(origin, name, kind=kind, table=table, of=of, meaning=meaning)
 
 
 def _table() -> dict[str, dict[Entity, Field]]:

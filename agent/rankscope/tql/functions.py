@@ -11,8 +11,8 @@ from rankscope.tql.formatting import format_value
 from rankscope.tql.literals import Signed, constant, literal_of, type_of, with_article
 from rankscope.tql.naming import Names, Operand, as_number, described, narrowed
 from rankscope.tql.nearest import nearest_of
-from rankscope.tql.typed import Apply, Function
-from rankscope.tql.words import ACROSS, AGGREGATES
+from rankscope.tql.typed import Apply
+from rankscope.tql.words import ACROSS, AGGREGATES, Function
 
 MEASURES = NUMBERS | AMOUNTS
 """Types that can be averaged."""
@@ -92,7 +92,7 @@ def whole(node: nodes.Call, index: int, *, low: int, high: int, signature: str) 
     raise TqlTypeError("out_of_range", message, place=argument.place, expected=expected, hint=hint)
 
 
-def _of_number(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> Operand:
+def _of_number(node: nodes.Call, arguments: Sequence[Operand], names: Names, /) -> Operand:
     argument = as_number(arguments[0])
     if argument.type not in NUMBERS:
         raise wrong_type(node, argument, wanted="a number")
@@ -100,7 +100,7 @@ def _of_number(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> 
     return Operand(value, described(format_value(node), Type.FLOAT, names.entity))
 
 
-def _abs(node: nodes.Call, arguments: Sequence[Operand], _names: Names) -> Operand:
+def _abs(node: nodes.Call, arguments: Sequence[Operand], _names: Names, /) -> Operand:
     argument = as_number(arguments[0])
     if argument.type not in MEASURES:
         raise wrong_type(node, argument, wanted="a number or a duration")
@@ -108,7 +108,7 @@ def _abs(node: nodes.Call, arguments: Sequence[Operand], _names: Names) -> Opera
     return Operand(Apply("abs", (argument.value,), argument.type), like)
 
 
-def _ratio(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> Operand:
+def _ratio(node: nodes.Call, arguments: Sequence[Operand], names: Names, /) -> Operand:
     left, right = (as_number(argument) for argument in arguments)
     if result_type("/", left.type, right.type) is not Type.FLOAT:
         wrong = left if left.type not in NUMBERS else right
@@ -117,7 +117,7 @@ def _ratio(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> Oper
     return Operand(Apply("ratio", (left.value, right.value), Type.FLOAT), like)
 
 
-def _extreme(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> Operand:
+def _extreme(node: nodes.Call, arguments: Sequence[Operand], names: Names, /) -> Operand:
     bound = [as_number(argument) for argument in _bound(node, arguments)]
     for argument in bound:
         if argument.type not in _COMPARED:
@@ -125,7 +125,7 @@ def _extreme(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> Op
     return _of_several(node, bound, names=names, mixed=NUMBERS)
 
 
-def _coalesce(node: nodes.Call, arguments: Sequence[Operand], names: Names) -> Operand:
+def _coalesce(node: nodes.Call, arguments: Sequence[Operand], names: Names, /) -> Operand:
     return _of_several(node, _bound(node, arguments), names=names, mixed=set())
 
 

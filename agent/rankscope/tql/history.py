@@ -52,12 +52,12 @@ def _is_stored(leaf: Value) -> bool:
             return False
 
 
-def _prev(node: nodes.Call, argument: Operand, _names: Names) -> Operand:
+def _prev(node: nodes.Call, argument: Operand, _names: Names, /) -> Operand:
     like = dataclasses.replace(argument.like, name=format_value(node))
     return Operand(History("prev", argument.value, argument.type), like)
 
 
-def _delta(node: nodes.Call, argument: Operand, names: Names) -> Operand:
+def _delta(node: nodes.Call, argument: Operand, names: Names, /) -> Operand:
     result = result_type("-", argument.type, argument.type)
     if result is None:
         raise wrong_type(node, argument, wanted="a number, a duration or a time")
@@ -65,7 +65,7 @@ def _delta(node: nodes.Call, argument: Operand, names: Names) -> Operand:
     return Operand(History("delta", argument.value, result), like)
 
 
-def _ema(node: nodes.Call, argument: Operand, names: Names) -> Operand:
+def _ema(node: nodes.Call, argument: Operand, names: Names, /) -> Operand:
     if argument.type not in MEASURES:
         raise wrong_type(node, argument, wanted="a number or a duration")
     count = whole(node, 1, low=1, high=_LONGEST_MEAN, signature="ema(x, 10)")
@@ -73,7 +73,7 @@ def _ema(node: nodes.Call, argument: Operand, names: Names) -> Operand:
     return Operand(History("ema", argument.value, result, count), described(format_value(node), result, names.entity))
 
 
-def _robust_z(node: nodes.Call, argument: Operand, names: Names) -> Operand:
+def _robust_z(node: nodes.Call, argument: Operand, names: Names, /) -> Operand:
     if argument.type not in MEASURES:
         raise wrong_type(node, argument, wanted="a number or a duration")
     count = _FULL_WINDOW

@@ -38,7 +38,7 @@ class Operand:
         return self.value if isinstance(self.value, Key) else self.like
 
 
-def described(name: str, kind: Type, entity: Entity) -> Field:
+def described(name: str, kind: Type, entity: Entity, /) -> Field:
     """A field that holds the values of an expression: of its type, in 64 bits."""
     table = _TABLE.get(kind, "Int64")
     low, high = (0, 0) if kind in _TABLE else (_LOWEST, _HIGHEST)

@@ -9,24 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rankscope.tql.fields import Entity, Field, Type
-
-Operator = Literal["+", "-", "*", "/", "%"]
-"""Of arithmetic."""
-
-Comparator = Literal["==", "!=", "<", "<=", ">", ">="]
-"""Of a comparison."""
-
-Function = Literal["abs", "min", "max", "sqrt", "log2", "log10", "ratio", "coalesce"]
-"""Of one row's values."""
-
-Question = Literal["isnan", "isinf", "isfinite"]
-"""Asked of a float."""
-
-RelationOperator = Literal[">", ">>", "<", "<<", "~", "!>", "!>>"]
-"""Between a span and its relative."""
-
-SetOperator = Literal["and", "or", "without"]
-"""Between traces with one span and with another."""
+from rankscope.tql.words import Comparator, Function, Operator, Question, RelationOperator, SetOperator
 
 
 @dataclass(frozen=True, slots=True)

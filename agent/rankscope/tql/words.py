@@ -1,4 +1,24 @@
-"""The words of the language that are no fields: aggregates, units, and the limits on a query's size."""
+"""The words of the language that are no fields: operators, aggregates, units, and the limits on a query's size."""
+
+from typing import Literal
+
+Operator = Literal["+", "-", "*", "/", "%"]
+"""Of arithmetic."""
+
+Comparator = Literal["==", "!=", "<", "<=", ">", ">="]
+"""Of a comparison."""
+
+Function = Literal["abs", "min", "max", "sqrt", "log2", "log10", "ratio", "coalesce"]
+"""Of one row's values."""
+
+Question = Literal["isnan", "isinf", "isfinite"]
+"""Asked of a float."""
+
+RelationOperator = Literal[">", ">>", "<", "<<", "~", "!>", "!>>"]
+"""Between a span and its relative."""
+
+SetOperator = Literal["and", "or", "without"]
+"""Between traces with one span and with another."""
 
 AGGREGATES = (
     *("count", "sum", "avg", "min", "max", "p50", "p90", "p95", "p99", "quantile", "stddev", "first", "last"),
