@@ -87,9 +87,7 @@ class History:
     prev, delta and robust_z are missing.
 
     Attributes:
-        function: Which.
         value: What it looks back on: of fields and keys that the row itself holds.
-        type: Of the result.
         count: n: of `ema` 1 to 10,000, of `robust_z` 8 to 64; 0 of the others.
     """
 
@@ -219,13 +217,7 @@ class Companion:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an entity of which a condition is true.
-
-    Attributes:
-        entity: What the rows are.
-        condition: Which.
-        companions: Semi-joins with other entities, one each.
-    """
+    """The rows of an entity of which a condition is true, and that match each companion (a semi-join)."""
 
     entity: Entity
     condition: Condition
