@@ -61,6 +61,7 @@ class Rows:
         self._declared = {declared.name: declared for declared in SECTION[entity].fields}
         self._maps = {known.name: (known.keys, known.values) for known in SECTION[entity].maps}
         self._known: dict[Field | Key, list[Any]] = {}
+        self._stored: dict[str, Sequence[Any]] = {}
         self.count = self._counted()
 
     def _counted(self) -> int:
@@ -98,14 +99,31 @@ class Rows:
         Raises:
             ValueError: It says the same of all rows, and the batch lacks it.
         """
+        known = self._stored.get(name)
+        if known is None:
+            known = self._stored[name] = self._read(name)
+        return known
+
+    def _read(self, name: str) -> Sequence[Any]:
         if name not in self.batch:
             return [self._unsaid(name)] * self.count
-        values = listed(self.batch[name], self.count)
-        bit = self.present_bit(name)
+        values, bit = listed(self.batch[name], self.count), self.present_bit(name)
         if bit is None:
             return values
-        masks = listed(self.batch["present"], self.count)
-        return [value if mask & bit else None for value, mask in zip(values, masks, strict=True)]
+        if self.common_mask is not None:
+            return [None] * self.count
+        return [value if mask & bit else None for value, mask in zip(values, self.masks, strict=True)]
+
+    @functools.cached_property
+    def masks(self) -> Sequence[int]:
+        """`present` of every row."""
+        return listed(self.batch["present"], self.count)
+
+    @functools.cached_property
+    def common_mask(self) -> int | None:
+        """The `present` of all rows, where it is the same: then no row needs to be looked at."""
+        first = self.masks[0]
+        return first if self.masks.count(first) == self.count else None
 
     def _unsaid(self, name: str) -> object:
         """What the table holds of a column that a batch leaves out."""
@@ -117,11 +135,12 @@ class Rows:
         return "" if "String" in declared.table else 0
 
     def present_bit(self, name: str) -> int | None:
-        """The bit of the batch's `present` that says whether a row has the column; None: every row has it."""
+        """The bit of `present` that says whether a row has the column; None: every row has it."""
         declared = self._declared.get(name)
         if declared is None or declared.optional is None or "present" not in self.batch:
             return None
-        return 1 << declared.optional
+        bit = 1 << declared.optional
+        return None if self.common_mask is not None and self.common_mask & bit else bit
 
     def _of_field(self, field: Field) -> list[Any]:
         if field.origin is not Origin.ROW:

@@ -51,11 +51,6 @@ def in_type(value: float, wanted: Type) -> Number | None:
     return round(value)
 
 
-def is_there(value: Number | None) -> bool:
-    """Whether a value is neither missing nor NaN."""
-    return value is not None and value == value
-
-
 def difference(value: Number, earlier: Number) -> Number | None:
     """A value less another of the same type."""
     if isinstance(value, float) or isinstance(earlier, float):

@@ -111,6 +111,7 @@ class _Vectors:
     def __init__(self, plain: Plain) -> None:
         self.plain = plain
         self._known: dict[Field | Key, Numbers] = {}
+        self._masks: NDArray[np.uint64] | None = None
 
     def truths(self, condition: Condition) -> "Truths":
         """Of each row, or of all in one, whether the condition is true."""
@@ -169,7 +170,9 @@ class _Vectors:
         bit = self.plain.rows.present_bit(name)
         if bit is None:
             return read
-        return read.where((np.asarray(self.plain.rows.batch["present"], dtype=np.uint64) & np.uint64(bit)) != 0)
+        if self._masks is None:
+            self._masks = np.asarray(self.plain.rows.masks, dtype=np.uint64)
+        return read.where((self._masks & np.uint64(bit)) != 0)
 
 
 def _column(column: Any, kind: Type) -> Numbers:
