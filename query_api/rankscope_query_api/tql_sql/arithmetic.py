@@ -57,15 +57,15 @@ def applied(function: str, arguments: Sequence[Source], *, type: Type) -> Source
 
 
 def as_float(side: Source) -> Expr:
-    """The value as a 64-bit float."""
+    """The value as a 64-bit float; it becomes the caller's."""
     if side.wide is None and side.table == "Float64":
-        return side.value.copy()
-    return call("toFloat64", (side.wide or side.value).copy())
+        return side.value
+    return call("toFloat64", side.wide or side.value)
 
 
 def presence(sides: Sequence[Source]) -> list[Expr]:
-    """The conditions under which all are there."""
-    return [side.present.copy() for side in sides if side.present is not None]
+    """The conditions under which all are there, which become the caller's: a copy at each depth would cost its cube."""
+    return [side.present for side in sides if side.present is not None]
 
 
 def _computed(value: Expr, checks: Sequence[Expr], *, is_float: bool, table: str, wide: Expr | None = None) -> Source:
@@ -99,10 +99,9 @@ def _of_floats(operator: str, left: Source, right: Source) -> Source:
     sides = as_float(left), as_float(right)
     if operator in {"/", "%"}:
         checks.append(exp.NEQ(this=sides[1].copy(), expression=number(0)))
+    pairs = zip(sides, (left, right), strict=True)
+    finite = [call("isFinite", known.copy()) for known, side in pairs if _may_be_infinite(side)]
     value = _remainder(*sides) if operator == "%" else _binary(_OPERATORS[operator], *sides)
-    finite = [
-        call("isFinite", known) for known, side in zip(sides, (left, right), strict=True) if _may_be_infinite(side)
-    ]
     overflowed = all_of([call("isInfinite", value.copy()), *finite])
     return _computed(value, [*checks, exp.Not(this=exp.Paren(this=overflowed))], is_float=True, table="Float64")
 
@@ -112,17 +111,24 @@ def _may_be_infinite(side: Source) -> bool:
 
 
 def _remainder(left: Expr, right: Expr) -> Expr:
-    """ClickHouse's `%` of floats is left - trunc(left / right) * right, which is NaN beside an infinite divisor."""
-    small = all_of([call("isInfinite", right.copy()), call("isFinite", left.copy())])
-    return call("if", small, left.copy(), call("modulo", left.copy(), right.copy()))
+    """ClickHouse's `%` of floats is left - trunc(left / right) * right, which is NaN beside an infinite divisor.
+
+    A function of one array element names each side once: named twice, 30 of them nested were 2 ** 30 long.
+    """
+    one, other = exp.column("one"), exp.column("other")
+    is_small = all_of([call("isInfinite", other.copy()), call("isFinite", one.copy())])
+    body = call("if", is_small, one.copy(), call("modulo", one.copy(), other.copy()))
+    taken = exp.Lambda(this=body, expressions=[exp.to_identifier("one"), exp.to_identifier("other")])
+    found = call("arrayMap", taken, call("array", left), call("array", right))
+    return call("arrayElement", found, number(1))
 
 
 def _binary(operator: type[exp.Binary], left: Expr, right: Expr) -> Expr:
     """Parentheses only where they are needed: a parser goes as deep as a text has them."""
     weak = (exp.Add, exp.Sub)
     is_product = operator in {exp.Mul, exp.Div}
-    bare_left = exp.Paren(this=left.copy()) if is_product and isinstance(left, weak) else left.copy()
-    bare_right = exp.Paren(this=right.copy()) if isinstance(right, exp.Binary) else right.copy()
+    bare_left = exp.Paren(this=left) if is_product and isinstance(left, weak) else left
+    bare_right = exp.Paren(this=right) if isinstance(right, exp.Binary) else right
     return operator(this=bare_left, expression=bare_right)
 
 
@@ -182,7 +188,7 @@ def _first_present(sides: Sequence[Source]) -> Source:
     parts = [part for side in sides for part in (_is_present(side), convert(side))]
     present = None
     if all(side.present is not None for side in sides):
-        present = exp.Paren(this=exp.or_(*presence(sides)))
+        present = exp.Paren(this=exp.or_(*presence(sides), copy=False))
     value = call("multiIf", *parts, exp.null())
     is_float = any(side.is_float for side in sides)
     return Source(value, present, nullable=True, absent=None, is_float=is_float, table=table)
@@ -198,5 +204,5 @@ def _common(sides: Sequence[Source]) -> tuple[Callable[[Source], Expr], str]:
     if any(side.is_float for side in sides):
         return as_float, "Float64"
     if len(tables) == 1:
-        return (lambda side: side.value.copy()), tables.pop()
+        return (lambda side: side.value), tables.pop()
     return _wide, "Int128"

@@ -1,7 +1,8 @@
 """Runs, launches, places, modules, traces and children as rows of one each, made from the tables.
 
 A row of a table names them by key and does not hold what they are. The statements are constants of this repository,
-parsed once; every SELECT that reads a table compares project and run there. What is missing is NULL, of a list empty.
+handed on as text: parsing and writing one took as long as all the rest of a query. Every SELECT that reads a table
+compares project and run there. What is missing is NULL, of a list empty.
 
 Spans may be stored twice, interrupted and finished: everything here counts a span id once, as the list of traces does.
 """
@@ -10,8 +11,8 @@ Spans may be stored twice, interrupted and finished: everything here counts a sp
 
 import functools
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Origin
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
@@ -213,8 +214,8 @@ _TEXTS: dict[Origin, str] = {
 }
 
 
-def relation(origin: Origin, *, project: str, run: str | None, parameters: Parameters) -> exp.Query:
-    """A SELECT of one row a key (`KEYS`), of one project and, unless all are meant, of one run.
+def relation(origin: Origin, *, project: str, run: str | None, parameters: Parameters) -> Expr:
+    """The text of a SELECT of one row a key (`KEYS`), of one project and, unless all are meant, of one run.
 
     Args:
         origin: What the rows are; not ROW.
@@ -227,10 +228,9 @@ def relation(origin: Origin, *, project: str, run: str | None, parameters: Param
         parameters.named("run", run, table="String")
     if _DOT in _TEXTS[origin]:
         parameters.named("dot", ".", table="String")
-    return _parsed(origin, run is not None).copy()
+    return exp.Var(this=_text(origin, run is not None))
 
 
 @functools.cache
-def _parsed(origin: Origin, has_run: bool) -> exp.Query:
-    text = _TEXTS[origin].replace(_SCOPED, _OF_RUN if has_run else _OF_PROJECT)
-    return sqlglot.parse_one(text, dialect="clickhouse", into=exp.Select)
+def _text(origin: Origin, has_run: bool) -> str:
+    return " ".join(_TEXTS[origin].replace(_SCOPED, _OF_RUN if has_run else _OF_PROJECT).split())

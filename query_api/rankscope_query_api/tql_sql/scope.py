@@ -13,9 +13,14 @@ from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import SECTION, Entity, Origin
-from rankscope_query_api.tql_sql.expressions import all_of, call, column, constant
+from rankscope_query_api.tql_sql.expressions import alias, all_of, call, column, constant
 from rankscope_query_api.tql_sql.parameters import Parameters
 from rankscope_query_api.tql_sql.relations import relation
+
+
+def _called(query: Expr, name: str) -> exp.Subquery:
+    """A sub-select under a name."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.Identifier(this=name, quoted=False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class Joined:
     """
 
     name: str
-    grouped: exp.Query
+    grouped: Expr
     keys: Mapping[str, Expr]
     columns: dict[str, Expr] = field(default_factory=dict[str, Expr])
 
@@ -79,12 +84,12 @@ class Joined:
     def join(self, select: exp.Select) -> None:
         """Joins it to what a SELECT reads."""
         keys = {self._named(f"k{at}"): known for at, known in enumerate(self.keys)}
-        shown = [exp.alias_(column(known), name) for name, known in keys.items()]
-        shown += [exp.alias_(value.copy(), name) for name, value in self.columns.items()]
-        inner = exp.select(*shown).from_(self.grouped.subquery("grouped"))
+        shown = [alias(column(known), name) for name, known in keys.items()]
+        shown += [alias(value.copy(), name) for name, value in self.columns.items()]
+        inner = exp.Select(expressions=shown, from_=exp.From(this=_called(self.grouped, "grouped")))
         pairs = zip(keys, self.keys.values(), strict=True)
         on = all_of([exp.EQ(this=outer.copy(), expression=column(name)) for name, outer in pairs])
-        select.join(inner.subquery(f"{self.name}_joined"), on=on, join_type="LEFT", copy=False)
+        select.append("joins", exp.Join(this=_called(inner, f"{self.name}_joined"), side="LEFT", on=on))
 
     def _named(self, part: str) -> str:
         """A name that no column of a table has."""
@@ -169,19 +174,19 @@ class Scope:
         if self.computed and self.narrowing:
             select.where(all_of([part.copy() for part in self.narrowing]), copy=False)
         for level in range(max((one.level + 1 for one in self.computed), default=0)):
-            made = [exp.alias_(one.value.copy(), one.name) for one in self.computed if one.level == level]
-            select = exp.select().from_(select.select(exp.Star(), *made).subquery(f"rows_{level}"))
+            made = [alias(one.value.copy(), one.name) for one in self.computed if one.level == level]
+            under = select.select(exp.Star(), *made, copy=False)
+            select = exp.Select(from_=exp.From(this=_called(under, f"rows_{level}")))
         return select
 
     def _base(self) -> exp.Select:
         """The entity's own rows; traces and runs are no rows of a table."""
         if self.entity in SECTION:
-            table = exp.to_table(SECTION[self.entity].table)
-            select = exp.select().from_(table)
-            select.set("prewhere", exp.PreWhere(this=all_of(self.restriction())))
-            return select
+            table = exp.Table(this=exp.Identifier(this=SECTION[self.entity].table, quoted=False))
+            restricted = exp.PreWhere(this=all_of(self.restriction()))
+            return exp.Select(from_=exp.From(this=table), prewhere=restricted)
         own = relation(Origin(self.entity), project=self.project, run=self.run, parameters=self.parameters)
-        return exp.select().from_(own.subquery(f"{self.entity}s_found"))
+        return exp.Select(from_=exp.From(this=_called(own, f"{self.entity}s_found")))
 
     def _equals(self, name: str, parameter: str, *, value: str) -> Expr:
         return exp.EQ(this=exp.column(name), expression=self.parameters.named(parameter, value, table="String"))

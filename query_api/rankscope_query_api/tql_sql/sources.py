@@ -65,11 +65,12 @@ def bindable(table: str) -> str:
 def _of_output(value: typed.Output, scope: Scope) -> Source:
     """A column of the stage before; of a list, where a number is wanted, its length."""
     made = (scope.outputs or {})[value.name]
+    shown, present = made.value.copy(), made.present.copy() if made.present is not None else None
     if not made.table.startswith("Array"):
-        return made
+        return replace(made, value=shown, present=present)
     if value.type is Type.LIST:
-        return replace(made, present=call("notEmpty", made.value.copy()))
-    return replace(made, value=call("length", made.value.copy()), table="UInt64")
+        return replace(made, value=shown, present=call("notEmpty", shown.copy()))
+    return replace(made, value=call("length", shown), present=present, table="UInt64")
 
 
 def _of_field(field: Field, scope: Scope) -> Source:

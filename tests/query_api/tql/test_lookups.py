@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlglot
 from sqlglot import exp
 
 from rankscope.tql import typed
@@ -263,7 +264,8 @@ def test_nothing_is_joined_that_nobody_asks_for(rows: TypedRows) -> None:
 @pytest.mark.parametrize("run", [None, "study"])
 @pytest.mark.parametrize("origin", KEYS)
 def test_every_table_is_read_within_the_project_and_run(origin: Origin, run: str | None) -> None:
-    found = relation(origin, project="default", run=run, parameters=Parameters())
+    written = relation(origin, project="default", run=run, parameters=Parameters()).sql(dialect="clickhouse")
+    found = sqlglot.parse_one(written, dialect="clickhouse")
 
     selects = [select for select in found.find_all(exp.Select) if isinstance(select.args["from_"].this, exp.Table)]
 
