@@ -159,7 +159,8 @@ def _holds(node: nodes.Contains, side: Operand) -> Condition:
     wanted = Type.STRING if side.like.table == "Array(String)" else Type.INTEGER
     if item.type is not wanted:
         message = f"{side.like.name} is a list of {wanted} values, {format_value(node.part)} is none"
-        raise TqlTypeError("type_mismatch", message, place=node.part.place, expected=(with_article(wanted),))
+        expected, hint = (with_article(wanted),), f"ask for {with_article(wanted)} in it"
+        raise TqlTypeError("type_mismatch", message, place=node.part.place, expected=expected, hint=hint)
     return Contains(side.value, item)
 
 

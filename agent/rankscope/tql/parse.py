@@ -159,9 +159,15 @@ def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
         hint = hint or _ending(text, expected)
         return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected, hint=hint)
     place = place_at(text, token.start_pos or 0, length=len(token))
-    if not hint and len(expected) <= _FEW:
-        hint = f"write {' or '.join(expected)} here"
+    if text.lstrip().lower().startswith(("select ", "with ")):
+        hint = "SQL is asked with rankscope sql; in TQL the condition comes first, as in tensor.l2 > 1 | first"
+    hint = hint or _offered(expected)
     return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
+
+
+def _offered(expected: tuple[str, ...]) -> str:
+    """What to write where nothing better is known: the first few of what could stand there."""
+    return f"write {' or '.join(expected[:_FEW])} here" if expected else ""
 
 
 def _ending(text: str, expected: tuple[str, ...]) -> str:
@@ -202,7 +208,7 @@ def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntax
         )
     wrong = next((word for word in ("===", "<>", letter) if text.startswith(word, start)), letter)
     place = place_at(text, start, length=len(wrong))
-    hint = _INSTEAD.get(wrong, "")
+    hint = _INSTEAD.get(wrong) or _offered(expected)
     return TqlSyntaxError("unexpected", f"{wrong} does not fit here", place=place, expected=expected, hint=hint)
 
 

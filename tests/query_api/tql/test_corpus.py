@@ -33,6 +33,8 @@ def test_a_refused_query_says_what_is_wrong_and_where(kind: str, case: dict[str,
     error = caught.value
     found = (type(error), error.code, f"{error.line}:{error.column}+{error.length}")
     assert found == (KINDS[kind], case["code"], case["at"])
+    assert error.hint not in {kind.advice for kind in KINDS.values()}
+    assert error.hint != "write what is expected there"
 
 
 def test_whatever_a_user_writes_travels_as_a_value(ask: Asked) -> None:
