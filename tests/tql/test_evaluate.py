@@ -159,6 +159,23 @@ def test_what_a_process_knows_of_its_run_is_asked_by_name() -> None:
     assert matches("missing(run.tag) and missing(mesh.tp) and tensor.l2 > 1", l2=[1.0, 2.0]) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run.config.lr > 0.05", True),
+        ("run.config.lr == 'x' or run.config.deep.on > 0", False),
+        ("run.config.deep.on == true and run.config.deep.betas == '[0.9, 0.99]'", True),
+        ("exists(run.config.lr) and exists(run.config.deep)", True),
+        ("exists(run.config.nothing) or exists(run.config.lr.more)", False),
+        ("run.config.a.b == 'as it stands'", True),
+    ],
+)
+def test_a_setting_is_a_number_or_a_text(text: str, expected: bool) -> None:
+    config = {"lr": 0.1, "deep": {"on": True, "betas": [0.9, 0.99]}, "nothing": None, "a.b": "as it stands"}
+
+    assert matches(f"({text}) and exists(tensor.l2)", l2=[1.0], **{"run.config": config}) == [expected]
+
+
 def test_the_past_is_kept_from_batch_to_batch_and_by_series() -> None:
     spikes = asked("tensor.l2 > 3 * prev(tensor.l2)")
 

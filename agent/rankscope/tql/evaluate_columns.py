@@ -6,11 +6,12 @@ NULL, or its type's zero.
 """
 
 import functools
+import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
-from rankscope.tql.fields import MAPS, SECTION, Entity, Field, Origin, Type
+from rankscope.tql.fields import MAPS, NUMBERS, SECTION, Entity, Field, Origin, Type
 from rankscope.tql.typed import Key
 
 Batch = Mapping[str, object]
@@ -234,17 +235,24 @@ def narrowed(values: Sequence[float | None]) -> list[float | None]:
 
 
 def _setting(given: object, key: Key) -> Any:
-    """A setting of the run by its path, or a coordinate of the process; None where there is none of that type."""
-    found: Any = given
-    if isinstance(given, Mapping) and key.key not in given:
-        path = key.key.split(".")
-        found = functools.reduce(_inner, path, cast("Any", given))
-    elif isinstance(given, Mapping):
-        found = cast("Mapping[str, Any]", given)[key.key]
-    if isinstance(found, bool):
-        found = "true" if found else "false"
-    wanted = {Type.STRING: (str,), Type.FLOAT: (int, float), Type.INTEGER: (int,)}.get(key.type, (str, int, float))
-    return found if isinstance(found, wanted) else None
+    """A setting of the run by its path, or a coordinate of the process; None where there is none of that type.
+
+    A number is a number; every other setting is a text, a list or a mapping its JSON.
+    """
+    if not isinstance(given, Mapping):
+        return None
+    settings = cast("Mapping[str, Any]", given)
+    found = (
+        settings[key.key]
+        if key.key in settings
+        else functools.reduce(_inner, key.key.split("."), cast("Any", settings))
+    )
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if found is None or (is_number and key.type is Type.STRING) or (not is_number and key.type in NUMBERS):
+        return None
+    if is_number:
+        return float(found) if key.type is Type.FLOAT else found
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
 def _inner(outer: Any, part: str) -> Any:
