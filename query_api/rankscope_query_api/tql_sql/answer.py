@@ -15,7 +15,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Origin, Type
 from rankscope.tql.typed import Apply, Column, History, Key, Output, Value
 from rankscope_proto import names
-from rankscope_query_api.tql_sql.expressions import alias, call, column, one_spelling, text_of
+from rankscope_query_api.tql_sql.expressions import alias, call, column, text_of
 from rankscope_query_api.tql_sql.scope import Scope
 from rankscope_query_api.tql_sql.sources import source
 
@@ -184,22 +184,17 @@ def of_field(field: Field, scope: Scope) -> Shown:
     return Shown(key_of(field), value, writer_of(field))
 
 
-def of_column(named: Column, scope: Scope, *, is_key: bool) -> Shown:
-    """One value that a query names.
-
-    Args:
-        named: The value and its name.
-        scope: Where it is read.
-        is_key: Whether it is a key of groups: floats that are equal are then spelt alike, and missing is NULL.
-    """
+def of_column(named: Column, scope: Scope) -> Shown:
+    """One value that a query selects."""
     value = named.value
-    if isinstance(value, Field) and value.origin is Origin.ROW and not is_key:
+    if isinstance(value, Field) and value.origin is Origin.ROW:
         return of_field(value, scope)
-    side = source(value, scope)
-    if side.is_float and is_key:
-        side = replace(side, value=one_spelling(side.value))
-    name = key_of(value) if isinstance(value, Field) else named.name
-    return Shown(name, side.or_null, writer_of(value))
+    return Shown(name_of_column(named), source(value, scope).or_null, writer_of(value))
+
+
+def name_of_column(named: Column) -> str:
+    """The key under which items hold a value that a query names."""
+    return key_of(named.value) if isinstance(named.value, Field) else named.name
 
 
 def key_of(field: Field) -> str:

@@ -1,15 +1,16 @@
 """Groups of rows: one SELECT with a GROUP BY, and its columns as what the stages behind can name."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
+from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import FIELDS, Type
 from rankscope.tql.typed import Column, Every, Reduced
 from rankscope_query_api.tql_sql.aggregates import Made, output_of
-from rankscope_query_api.tql_sql.answer import Shown, Writer, of_column, write_list, writer_of, writer_of_type
-from rankscope_query_api.tql_sql.expressions import alias, call, column, number
+from rankscope_query_api.tql_sql.answer import Shown, Writer, name_of_column, write_list, writer_of, writer_of_type
+from rankscope_query_api.tql_sql.expressions import alias, call, column, constant, number, one_spelling
 from rankscope_query_api.tql_sql.frames import Frame
 from rankscope_query_api.tql_sql.order import SortKey, value_order
 from rankscope_query_api.tql_sql.scope import Scope, Source
@@ -25,18 +26,40 @@ class GroupKey:
 
     Attributes:
         name: What the stages behind call it.
-        shown: The value, NULL as a group of its own, and how items hold it.
-        side: What the value is read from.
+        key: Its key in the items.
+        write: How items hold it.
+        inside: What is grouped by: the value, or what stands for none.
+        side: What the value is read from; where it has an absent word, `inside` has it, too, else it has NULL.
     """
 
     name: str
-    shown: Shown
+    key: str
+    write: Writer
+    inside: Expr
     side: Source
+
+    def behind(self, name: str) -> Source:
+        """The value as the stages behind read it.
+
+        Args:
+            name: What `inside` is called.
+        """
+        value, side = column(name), self.side
+        if side.present is None:
+            return Source(value, None, nullable=False, absent=None, is_float=side.is_float, table=side.table)
+        if side.absent is not None:
+            present = exp.NEQ(this=value.copy(), expression=constant(side.absent))
+            return Source(value, present, False, side.absent, is_float=side.is_float, table=side.table)
+        present = call("isNotNull", value.copy())
+        return Source(value, present, nullable=True, absent=None, is_float=side.is_float, table=side.table)
 
 
 def key_of_groups(named: Column, scope: Scope) -> GroupKey:
-    """A value to group by."""
-    return GroupKey(named.name, of_column(named, scope, is_key=True), source(named.value, scope))
+    """A value to group by: floats that are equal are spelt alike. To group by NULL took half as long again."""
+    side = source(named.value, scope)
+    value = side.or_null if side.absent is None else side.value
+    inside = one_spelling(value) if side.is_float else value
+    return GroupKey(named.name, name_of_column(named), writer_of(named.value), inside, side)
 
 
 def stretches(every: Every, rows: Scope) -> GroupKey:
@@ -46,41 +69,41 @@ def stretches(every: Every, rows: Scope) -> GroupKey:
     size = rows.parameters.bind(every.size, "Int64")
     begun = exp.Sub(this=side.value.copy(), expression=exp.Mod(this=side.value.copy(), expression=size))
     value = begun if side.present is None else call("if", side.present.copy(), begun, exp.null())
-    table = "Int64"
-    whole = Source(value, side.present, nullable=False, absent=None, is_float=False, table=table)
-    return GroupKey(name, Shown(name, value, writer_of_type(kind)), whole)
+    whole = replace(side, value=value, nullable=False, absent=None, table="Int64")
+    return GroupKey(name, name, writer_of_type(kind), value, whole)
 
 
-def grouped(frame: Frame, keys: Sequence[GroupKey], made: Sequence[tuple[Reduced, Made]]) -> Frame:
+def grouped(
+    frame: Frame,
+    keys: Sequence[GroupKey],
+    made: Sequence[tuple[Reduced, Made]],
+    *,
+    computed: Sequence[Sequence[tuple[str, Expr]]] = (),
+) -> Frame:
     """The groups of a frame's rows.
 
     Args:
         frame: The rows.
         keys: What the rows of a group have in common; none: all rows are one group.
         made: The aggregates of each group.
+        computed: Names and values of columns that are made of the aggregates, layer by layer.
     """
     frame.cut()
     level = frame.level + 1
     names = [f"g{level}_{at}" for at in range(len(keys))]
     inside = [[f"a{level}_{at}_{part}" for part in range(len(one.inside))] for at, (_, one) in enumerate(made)]
-    inner = frame.select().select(
-        *(alias(key.shown.value.copy(), name) for key, name in zip(keys, names, strict=True)),
-        *(
-            alias(part.copy(), name)
-            for (_, one), columns in zip(made, inside, strict=True)
-            for part, name in zip(one.inside, columns, strict=True)
-        ),
-        copy=False,
-    )
+    shown = [alias(key.inside, name) for key, name in zip(keys, names, strict=True)]
+    for (_, one), columns in zip(made, inside, strict=True):
+        shown += [alias(part, name) for part, name in zip(one.inside, columns, strict=True)]
+    inner = frame.select().select(*shown, copy=False)
     if names:
         inner.group_by(*(column(name) for name in names), copy=False)
-    outputs = {key.name: _of_key(key.side, name) for key, name in zip(keys, names, strict=True)}
+    for at, layer in enumerate(computed):
+        rows = exp.select().from_(inner.subquery(f"groups_{level}_{at}"), copy=False)
+        inner = rows.select(exp.Star(), *(alias(value, name) for name, value in layer), copy=False)
+    outputs = {key.name: key.behind(name) for key, name in zip(keys, names, strict=True)}
     order = [part for side in outputs.values() for part in value_order(side, is_descending=False)]
     outputs |= {asked.name: output_of(one, columns) for (asked, one), columns in zip(made, inside, strict=True)}
-    shown = [
-        *(Shown(key.shown.name, column(name), key.shown.write) for key, name in zip(keys, names, strict=True)),
-        *(Shown(asked.name, outputs[asked.name].value.copy(), _writer(asked)) for asked, _ in made),
-    ]
     scope = frame.scope.behind(outputs)
     order = order or [SortKey(call("toUInt8", number(0)), "UInt8")]  # a bare number is a position in ORDER BY
     return Frame(
@@ -89,17 +112,17 @@ def grouped(frame: Frame, keys: Sequence[GroupKey], made: Sequence[tuple[Reduced
         lambda: exp.select().from_(inner.subquery(f"groups_{level}"), copy=False),
         order,
         list(order),
-        tuple(shown),
+        tuple(_shown(keys, [asked for asked, _ in made], outputs)),
         is_grouped=True,
         level=level,
     )
 
 
-def _of_key(side: Source, name: str) -> Source:
-    """A group's value as a source: NULL where it is the group of rows without one."""
-    is_nullable = side.present is not None
-    present = call("isNotNull", column(name)) if is_nullable else None
-    return Source(column(name), present, nullable=is_nullable, absent=None, is_float=side.is_float, table=side.table)
+def _shown(keys: Sequence[GroupKey], made: Sequence[Reduced], outputs: Mapping[str, Source]) -> Iterator[Shown]:
+    for key in keys:
+        yield Shown(key.key, outputs[key.name].or_null, key.write)
+    for asked in made:
+        yield Shown(asked.name, outputs[asked.name].value.copy(), _writer(asked))
 
 
 def _writer(asked: Reduced) -> Writer:

@@ -66,7 +66,7 @@ def _select(frame: Frame, stage: typed.Select) -> Frame:
 
 def _of_select(named: typed.Column, scope: Scope, *, written: dict[str, Shown]) -> Shown:
     """A selected value; a column that a grouping made is written as that one is."""
-    shown = of_column(named, scope, is_key=False)
+    shown = of_column(named, scope)
     if isinstance(named.value, typed.Output) and named.value.name in written:
         known = written[named.value.name]
         return replace(shown, value=known.value, write=known.write)

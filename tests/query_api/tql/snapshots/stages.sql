@@ -1,6 +1,6 @@
-SELECT "g1_0" AS c0, "a1_0_0" AS c1, multiIf(NOT (isNotNull("a1_0_0")), 2, 0) AS k0, ifNull("a1_0_0", 0) AS k1, multiIf(NOT (isNotNull("g1_0")), 2, 0) AS k2, ifNull("g1_0", '') AS k3
+SELECT nullIf("g1_0", '') AS c0, "a1_0_0" AS c1, multiIf(NOT (isNotNull("a1_0_0")), 2, 0) AS k0, ifNull("a1_0_0", 0) AS k1, multiIf(NOT ("g1_0" <> ''), 2, 0) AS k2, "g1_0" AS k3
 FROM (
-  SELECT nullIf("name", '') AS g1_0, toInt64(if(isFinite(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), least(round(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), 9223372036854774784.0), NULL)) AS a1_0_0
+  SELECT "name" AS g1_0, toInt64(if(isFinite(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), least(round(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), 9223372036854774784.0), NULL)) AS a1_0_0
   FROM (
     SELECT *
     FROM spans
@@ -12,14 +12,14 @@ FROM (
   GROUP BY "g1_0"
 ) AS groups_1
 WHERE ifNull("a1_0_0" > {p1:Int64}, 0)
-ORDER BY multiIf(NOT (isNotNull("a1_0_0")), 2, 0) ASC, ifNull("a1_0_0", 0) DESC, multiIf(NOT (isNotNull("g1_0")), 2, 0) ASC, ifNull("g1_0", '') ASC
+ORDER BY multiIf(NOT (isNotNull("a1_0_0")), 2, 0) ASC, ifNull("a1_0_0", 0) DESC, multiIf(NOT ("g1_0" <> ''), 2, 0) ASC, "g1_0" ASC
 LIMIT {limit:UInt64}
 
 -- {"project": "default", "run": "night", "p0": 100, "p1": 1000000, "limit": 3}
 
 SELECT count() AS total
 FROM (
-  SELECT nullIf("name", '') AS g1_0, toInt64(if(isFinite(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), least(round(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), 9223372036854774784.0), NULL)) AS a1_0_0
+  SELECT "name" AS g1_0, toInt64(if(isFinite(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), least(round(toFloat64(sum(toInt128(toNullable("duration")))) / count(toNullable("duration"))), 9223372036854774784.0), NULL)) AS a1_0_0
   FROM (
     SELECT *
     FROM spans
