@@ -166,7 +166,7 @@ def test_numbers_among_the_arguments_are_parameters() -> None:
     assert reduced("quantile(span.duration, 0.75)").parameter == 0.75
     assert reduced("histogram(span.duration, 20)").parameter == 20
     assert reduced("across rank: outliers(span.duration, 4)").parameter == 4
-    assert reduced("across rank: outliers(span.duration)").parameter is None
+    assert reduced("across rank: outliers(span.duration)").parameter == 3
 
 
 def test_a_list_compares_by_its_length_and_is_asked_what_it_contains() -> None:

@@ -14,6 +14,7 @@ from rankscope.tql.nearest import nearest_of
 from rankscope.tql.words import ACROSS
 
 _COLUMN = {"layer": "layer.index"}
+_USUAL_Z = 3.0
 _AXES = ("rank", "layer", "mesh.<axis>")
 
 
@@ -90,7 +91,7 @@ def _agree(call: nodes.Call, names: Names) -> Reduction:
 
 def _outliers(call: nodes.Call, names: Names) -> Reduction:
     value = argument(call, names, of=MEASURES, wanted="a number or a duration")
-    limit = positive(call, 1, signature="outliers(x, 3)") if len(call.arguments) > 1 else None
+    limit = positive(call, 1, signature="outliers(x, 3)") if len(call.arguments) > 1 else _USUAL_Z
     return Reduction(call, (value,), result_of(call, Type.LIST, names), limit)
 
 
