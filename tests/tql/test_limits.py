@@ -94,6 +94,15 @@ def test_half_a_surrogate_pair_is_refused_where_it_stands() -> None:
     error.render('tensor.name == "\ud800"').encode()
 
 
+@pytest.mark.parametrize("number", ["1e" + "9" * 8000, "1e-" + "9" * 8000, "1e999999999999999999h", "9" * 8000 + "ms"])
+@pytest.mark.parametrize("query", ["tensor.l2 > {}", "span.duration > {}", "span.depth in [{}]", "attr.x == {}"])
+def test_a_number_of_any_size_is_taken_or_refused_by_name(query: str, number: str) -> None:
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(tql.parse(query.format(number)))
+
+    assert caught.value.code in {"out_of_range", "type_mismatch"}
+
+
 def test_a_number_of_any_length_is_refused_by_its_range() -> None:
     query = tql.parse(f"tensor.nan_count == {'9' * 8000}")
 

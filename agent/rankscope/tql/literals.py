@@ -38,8 +38,16 @@ class Signed:
 
     @property
     def exact(self) -> decimal.Decimal:
-        """Its value in base units: ns, bytes, or as it stands."""
-        value = _EXACT.multiply(decimal.Decimal(self.number.text), decimal.Decimal(_SCALE[self.number.unit]))
+        """Its value in base units: ns, bytes, or as it stands.
+
+        Raises:
+            TqlTypeError: Its exponent is beyond all numbers.
+        """
+        try:
+            value = _EXACT.multiply(decimal.Decimal(self.number.text), decimal.Decimal(_SCALE[self.number.unit]))
+        except ArithmeticError as error:
+            message, hint = "the exponent of this number is beyond all others", "write a value up to 1.79e308"
+            raise TqlTypeError("out_of_range", message, place=self.place, hint=hint) from error
         return -value if self.negative else value
 
 

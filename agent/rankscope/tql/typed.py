@@ -291,11 +291,11 @@ class Reduced:
     order. `rate` is rows a second between the first and the last row's time, missing where that is 0. `histogram(x, n)`
     is n counts of equal stretches from the least to the greatest finite value.
 
-    Across: `spread` (max - min) / |median|, missing where the median is 0; `skew` max - min; `zscore` the greatest |x -
-    mean| / stddev over ranks and `outliers(x, k)` the ranks with a robust z beyond ±k; `slowest` the rank with the
-    greatest value (the lowest such rank); `agree` whether all are bitwise equal; `count_ranks`; `missing_ranks` the ranks below
-    the world size without a row; `slope` of the value per layer index by least squares; `median`. Several rows of one
-    rank in a group are first reduced to their greatest value.
+    Across: `spread` (max - min) / |median|, missing where the median is 0; `skew` max - min; `zscore` the greatest
+    |x - mean| / stddev over ranks and `outliers(x, k)` the ranks with a robust z beyond ±k; `slowest` the rank with
+    the greatest value (the lowest such rank); `agree` whether all are bitwise equal; `count_ranks`; `missing_ranks`
+    the ranks below the world size without a row; `slope` of the value per layer index by least squares; `median`.
+    Several rows of one rank in a group are first reduced to their greatest value.
 
     Attributes:
         name: The output's name: the function's, or the whole call where two are of one function.
