@@ -193,6 +193,11 @@ class Checker:
         if not (isinstance(count, exp.Placeholder) or (isinstance(count, exp.Literal) and str(count.this).isdecimal())):
             raise self._refused(node, "LIMIT and OFFSET are whole numbers or parameters", code="syntax")
 
+    def look_at_select(self, node: Expr) -> None:
+        """A JOIN stands behind a FROM."""
+        if node.args.get("joins") and node.args.get("from_") is None:
+            raise self._refused(node, "a JOIN needs a FROM before it", code="syntax")
+
     def look_at_source(self, node: Expr) -> None:
         """What is read is a name or a SELECT in brackets."""
         if not isinstance(node.this, exp.Table | exp.Subquery):
@@ -322,6 +327,7 @@ _LOOKS: dict[type[Expr], Callable[[Checker, Expr], None]] = {
     exp.In: Checker.look_at_in,
     exp.Limit: Checker.look_at_count,
     exp.Offset: Checker.look_at_count,
+    exp.Select: Checker.look_at_select,
     exp.From: Checker.look_at_source,
     exp.Join: Checker.look_at_source,
     exp.Table: Checker.look_at_table,

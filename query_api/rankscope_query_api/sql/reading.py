@@ -49,9 +49,9 @@ class _Kept(ClickHouse):
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": _parse_case}
 
-        def _parse_as_command(self, start: Token) -> Any:
+        def _warn_unsupported(self) -> None:
             """Refuses what sqlglot would keep as a text, with a line of it in its log."""
-            self.raise_error("this is no SELECT", start)
+            self.raise_error("this is no SELECT")
 
 
 def parsed(text: str) -> Expr:
