@@ -127,3 +127,20 @@ def test_lark_is_loaded_by_the_first_parse_and_not_before() -> None:
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
 
     assert shown.split() == ["False", "True"]
+
+
+def test_a_long_line_is_shown_around_the_caret() -> None:
+    message, line, carets, *_ = rendered(" and ".join(["rank == 0"] * 40) + " and tensor.l3 > 1").splitlines()
+
+    assert message == "there is no field tensor.l3"
+    assert len(line) <= 165
+    assert line[carets.index("^") : carets.rindex("^") + 1] == "tensor.l3"
+
+
+def test_a_long_value_is_quoted_in_short() -> None:
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(tql.parse(f'span.status == "{"e" * 8000}"'))
+
+    assert len(caught.value.message) < 320
+    assert caught.value.message.endswith(" is no word of span.status")
+    assert len(caught.value.render("x" * 8000)) < 1000

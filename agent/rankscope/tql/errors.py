@@ -40,6 +40,25 @@ class Place:
 NOWHERE = Place()
 """The place of a node that was built by hand."""
 
+_LONGEST_MESSAGE = 300
+_LINE_SHOWN = 160
+_SHOWN_BEFORE = 60
+
+
+def _shortened(text: str) -> str:
+    """A message that quotes a value of any length, at a length that can be read."""
+    half = _LONGEST_MESSAGE // 2
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]} … {text[-half:]}"
+
+
+def _around(line: str, column: int) -> tuple[str, int]:
+    """What is shown of a line of any length, and the column (1-based) in that."""
+    if len(line) <= _LINE_SHOWN:
+        return line, column
+    start = max(0, min(column - 1 - _SHOWN_BEFORE, len(line) - _LINE_SHOWN))
+    before, after = "…" if start else "", "…" if start + _LINE_SHOWN < len(line) else ""
+    return f"{before}{line[start : start + _LINE_SHOWN]}{after}", column - start + len(before)
+
 
 class TqlError(RankscopeError):
     """A query that cannot be answered.
@@ -59,14 +78,14 @@ class TqlError(RankscopeError):
     def __init__(
         self, code: str, message: str, *, place: Place = NOWHERE, expected: tuple[str, ...] = (), hint: str = ""
     ) -> None:
-        super().__init__(message)
+        self.message = _shortened(message)
+        super().__init__(self.message)
         self.code = code
-        self.message = message
         self.line = place.line
         self.column = place.column
         self.length = place.length
         self.expected = expected
-        self.hint = hint or ("write what is expected there" if expected else self.advice)
+        self.hint = _shortened(hint) or ("write what is expected there" if expected else self.advice)
 
     def __str__(self) -> str:
         """Message, place and hint in one line; `render` shows it under the text."""
@@ -79,9 +98,9 @@ class TqlError(RankscopeError):
             text: The query as it was given.
         """
         lines = text.split("\n")
-        shown = lines[self.line - 1] if self.line <= len(lines) else ""
-        before = "".join(letter if letter == "\t" else " " for letter in shown[: self.column - 1])
-        carets = "^" * max(1, min(self.length, len(shown) - self.column + 1))
+        shown, column = _around(lines[self.line - 1] if self.line <= len(lines) else "", self.column)
+        before = "".join(letter if letter == "\t" else " " for letter in shown[: column - 1])
+        carets = "^" * max(1, min(self.length, len(shown) - column + 1))
         parts = [self.message, f"  {shown}", f"  {before}{carets}"]
         if self.expected:
             parts.append(f"expected: {', '.join(self.expected)}")
