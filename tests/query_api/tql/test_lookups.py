@@ -131,6 +131,21 @@ def test_a_run_stands_where_the_worst_trainer_of_its_latest_launch_stands(rows: 
     ]
 
 
+def test_a_run_that_fell_silent_was_interrupted(front_process: FrontProcess) -> None:
+    store = Store(front_process.url)
+    migrate(store.client)
+    said: Row = {"status": RunStatus.RUNNING.code, "start": START}
+    insert(store.client, Writer("study", 0).seal(run_info=[said]))
+
+    heard(store, seconds_ago=5)
+    living = TypedRows(store.client).column(Entity.RUN, field("run.status", Entity.RUN))
+    heard(store, seconds_ago=600)
+    silent = TypedRows(store.client).column(Entity.RUN, field("run.status", Entity.RUN))
+    store.drop()
+
+    assert (living, silent) == ([RunStatus.RUNNING.code], [RunStatus.INTERRUPTED.code])
+
+
 def test_a_list_contains_its_items_and_one_without_any_does_not_exist(rows: TypedRows) -> None:
     tag, run = field("run.tag", Entity.SCALAR), field("run.id", Entity.SCALAR)
 

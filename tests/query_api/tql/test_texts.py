@@ -122,6 +122,18 @@ def test_an_attribute_is_found_by_exactly_its_key_and_text(rows: TypedRows, key:
     assert some == those(lambda row: row["attributes"].get(key) in VALUES[:4])
 
 
+@pytest.mark.parametrize("run", [None, "study"])
+def test_an_attribute_is_looked_up_in_its_index(rows: TypedRows, run: str | None) -> None:
+    device = typed.Key("attr", "device", Type.STRING)
+    equal, among = typed.Compare("==", device, text("nowhere")), typed.OneOf(device, (text("a"), text("nowhere")))
+
+    for node in (equal, among):
+        statement, scope = rows.statement(SPAN, [NAME], where=node, run=run)
+        plan = rows.client.query(f"EXPLAIN indexes = 1 {statement}", parameters=scope.parameters.values).result_rows
+        assert "attribute_words" in "".join(line[0] for line in plan)
+        assert "Granules: 0/1" in "".join(line[0] for line in plan)
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_an_attribute_of_either_kind_is_there_and_its_text_shown(rows: TypedRows, key: str) -> None:
     value = typed.Key("attr", key, Type.ATTRIBUTE)
