@@ -9,6 +9,7 @@ from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.sql.parameters import MAX_BYTES, bound_values
 from tests.query_api.sql.generator import ATTACKS
 from tests.query_api.sql.sending import refused, row
+from tests.query_api.tql.corpus import EVERY
 
 EDGES: list[tuple[str, Any]] = [
     *((f"Int{bits}", edge) for bits in (8, 16, 32, 64) for edge in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)),
@@ -90,6 +91,12 @@ async def test_texts_come_back_as_they_were_whatever_is_in_them(api: httpx.Async
     )
 
     assert found == {"texts": TEXTS, "one": "\\'"}
+
+
+async def test_every_query_of_the_corpus_comes_back_as_the_value_that_it_was(client: httpx.AsyncClient) -> None:
+    short = [text for text in EVERY if len(text) < 1_000]
+
+    assert (await row(client, "SELECT {texts:Array(String)} AS texts", parameters={"texts": short}))["texts"] == short
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS if "\x00" not in text and "\x01" not in text])

@@ -4,8 +4,10 @@ import httpx
 import pytest
 
 from rankscope_proto.columns import SECTIONS
+from rankscope_query_api.sql.compile import compile_statement
 from rankscope_query_api.sql.reference import reference
 from rankscope_query_api.sql.views import VIEWS
+from tests.ground.stores import Store
 from tests.house.tree import ROOT
 from tests.query_api.sql.sending import rows, send
 
@@ -50,3 +52,13 @@ async def test_words_stand_for_codes_and_null_for_no_id(client: httpx.AsyncClien
 
     assert {"kind": "tool", "status": "error"} in kinds
     assert ids == [{"span_id": None, "trace_id": None}]
+
+
+def test_conditions_on_the_run_and_the_step_are_looked_up_in_the_order_of_the_table(told: Store) -> None:
+    text = "SELECT count() AS n FROM spans WHERE run_id = 'bright-otter' AND ifNull(step, -1) = 5 AND name LIKE 's%'"
+    statement = compile_statement(text, project="default")
+
+    plan: str = told.client.command(f"EXPLAIN indexes = 1 {statement.sql}", parameters=statement.parameters)
+
+    keys = plan.partition("Keys:")[2].partition("Condition:")[0]
+    assert {"project", "run_id", "ifNull(step,", "-1)"} <= set(keys.replace("\\n", " ").split())
