@@ -1,7 +1,8 @@
 """TQL: a query's text in, a page of rows or counts out."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -10,13 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope import tql
 from rankscope.tql.fields import SECTION, Entity
-from rankscope_query_api.answers import Page
+from rankscope.tql.formatting import field_text
+from rankscope.tql.nodes import FieldRef
+from rankscope.tql.typed import Key
+from rankscope_query_api.answers import Json, Page
 from rankscope_query_api.encodings import Format, Rows, response, wanted
 from rankscope_query_api.errors import InvalidQueryError, Position
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.tql_sql import Compiled, compile_query
+from rankscope_query_api.tql_sql.mentioned import first_with, keys_in_doubt, steps_of
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["tql"])
@@ -42,13 +47,61 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     store = store_of(request)
     if body.run is not None:
         await launches_of(store, RunKey(query.project, body.run))
-    compiled = await asyncio.to_thread(compiled_query, body, query.project)
+    checked, compiled = await asyncio.to_thread(compiled_query, body, query.project)
     page = await answered(store, compiled)
-    if body.run is not None:
-        gaps = await store.runs.gaps(RunKey(query.project, body.run), sections=_sections(compiled.entity))
-        page = replace(page, gaps=[gap_json(gap) for gap in gaps])
+    asked = _Asked(store, checked, project=query.project, run=body.run)
+    page = replace(page, gaps=await asked.gaps())
+    if body.after is None:
+        page = replace(page, warnings=await asked.warnings(is_empty=page.total == 0))
     form = wanted(body.format, request.headers.get("accept"))
     return response(page.as_json(), Rows.of_items(page.items), form=form)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query, and what a reader of its answer should know.
+
+    Attributes:
+        store: Where it was asked.
+        query: The query.
+        project: The only project it reads.
+        run: The only run it reads; None: all of the project.
+    """
+
+    store: TraceStore
+    query: tql.Typed
+    project: str
+    run: str | None
+
+    async def gaps(self) -> Sequence[Mapping[str, Json]]:
+        """The stated absences of the run within the steps that are asked about; of a whole project none are said."""
+        if self.run is None:
+            return ()
+        low, high = steps_of(self.query)
+        key, sections = RunKey(self.project, self.run), _sections(self.query.entity)
+        found = await self.store.runs.gaps(key, sections=sections, step=low if low == high else None)
+        return [gap_json(gap) for gap in found if _touches(gap, low, high)]
+
+    async def warnings(self, *, is_empty: bool) -> Sequence[str]:
+        """The keys that it names and that no stored row has."""
+        keys = await asyncio.to_thread(keys_in_doubt, self.query, is_empty=is_empty)
+        seen = await asyncio.gather(*(self._is_seen(key) for key in keys))
+        where = "project" if self.run is None else "run"
+        names = (
+            field_text(FieldRef(key.scope, key.key)) for key, is_seen in zip(keys, seen, strict=True) if not is_seen
+        )
+        return [f"{name} was never seen in this {where}: nothing that is stored has it" for name in names]
+
+    async def _is_seen(self, key: Key) -> bool:
+        asked = await asyncio.to_thread(first_with, key, project=self.project, run=self.run)
+        table = await self.store.query(asked.sql, asked.parameters)
+        return bool(table.columns and table.columns[0])
+
+
+def _touches(gap: Record, low: int, high: int) -> bool:
+    """Whether a gap may lie within some steps; one that names no step may."""
+    first, last = gap["first_step"], gap["last_step"]
+    return (first is None or first <= high) and (last is None or last >= low)
 
 
 def _sections(entity: Entity) -> tuple[str, ...]:
@@ -58,8 +111,8 @@ def _sections(entity: Entity) -> tuple[str, ...]:
     return (SECTION[Entity.SPAN].name,) if entity is Entity.TRACE else ()
 
 
-def compiled_query(body: TqlBody, project: str) -> Compiled:
-    """The SQL of a query.
+def compiled_query(body: TqlBody, project: str) -> tuple[tql.Typed, Compiled]:
+    """A query, and its SQL.
 
     Raises:
         InvalidQueryError: The text is no query; the position says where.
@@ -69,7 +122,7 @@ def compiled_query(body: TqlBody, project: str) -> Compiled:
         checked = tql.check(tql.parse(body.query))
     except tql.TqlError as error:
         raise refused(error) from error
-    return compile_query(checked, project=project, run=body.run, limit=body.limit or 100, after=body.after)
+    return checked, compile_query(checked, project=project, run=body.run, limit=body.limit or 100, after=body.after)
 
 
 def refused(error: tql.TqlError) -> InvalidQueryError:
@@ -85,9 +138,10 @@ def refused(error: tql.TqlError) -> InvalidQueryError:
 
 async def answered(store: TraceStore, compiled: Compiled) -> Page:
     """The page of rows that a compiled query asks for."""
-    counted = await store.query(compiled.count_sql, compiled.count_parameters)
+    counted, table = await asyncio.gather(
+        store.query(compiled.count_sql, compiled.count_parameters), store.query(compiled.sql, compiled.parameters)
+    )
     count: int = counted.columns[0][0]
-    table = await store.query(compiled.sql, compiled.parameters)
     rows = list(zip(*table.columns, strict=True))
     items: list[Record] = compiled.items(rows)
     return Page(items, compiled.total(count), compiled.next(rows, count=count))

@@ -29,18 +29,18 @@ _RELATED: Mapping[str, str] = {
 
 def joins_of(query: Typed) -> tuple[str, ...]:
     """What is joined to the rows, each sentence once, in the order of the query."""
-    return tuple(dict.fromkeys(sentence for node in _walked(query) for sentence in _sentences(node, query.entity)))
+    return tuple(dict.fromkeys(sentence for node in walked(query) for sentence in _sentences(node, query.entity)))
 
 
-def _walked(node: object) -> Iterator[object]:
+def walked(node: object) -> Iterator[object]:
     """A node and everything under it; a typed query is at most 32 levels deep."""
     if isinstance(node, tuple):
         for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
-            yield from _walked(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
+            yield from walked(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
     elif dataclasses.is_dataclass(node) and not isinstance(node, type):
         yield node
         for attribute in dataclasses.fields(node):
-            yield from _walked(getattr(node, attribute.name))
+            yield from walked(getattr(node, attribute.name))
 
 
 def _sentences(node: object, entity: Entity) -> Iterator[str]:

@@ -1,0 +1,135 @@
+"""What an answer says beside its rows: the gaps it lies over, keys that were never seen, and where the next page is."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from rankscope import tql
+from rankscope_query_api.app import create_app
+from rankscope_query_api.clickhouse import ClickHouse
+from rankscope_query_api.clickhouse_store import ClickHouseStore
+from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.settings import Settings
+from rankscope_query_api.tql_sql.mentioned import steps_of
+from tests.ground.stores import FrontProcess, Store
+from tests.proto.batches import insert, migrate
+from tests.query_api.tql import training
+
+
+@pytest.fixture(scope="module")
+def trained(front_process: FrontProcess) -> Iterator[Store]:
+    """The training in a database of its own."""
+    store = Store(front_process.url)
+    migrate(store.client)
+    insert(store.client, *training.batches())
+    yield store
+    store.drop()
+
+
+@pytest_asyncio.fixture
+async def service(trained: Store) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service over the training."""
+    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": trained.url, "RANKSCOPE_QUERY_HANDLES": "2"})
+    store = ClickHouseStore(ClickHouse(settings, Metrics()))
+    transport = httpx.ASGITransport(create_app(store, settings), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+    await store.close()
+
+
+async def told(service: httpx.AsyncClient, query: str, **body: Any) -> dict[str, Any]:
+    """The answer to a query."""
+    answer = await service.post("/api/v1/tql", json={"query": query, **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("attr.devise == 'cuda:0'", "attr.devise"),
+        ('missing(attr."de vise") and exists(span.name)', 'attr."de vise"'),
+        ("exists(span.name) | count() by attr.devise", "attr.devise"),
+        ("exists(span.name) | select span.name, metric.rewards", "metric.rewards"),
+        ("run.config.lrate > 0.1 and exists(span.name)", "run.config.lrate"),
+        ("span.name == 'rollout' >> attr.devise == 3", "attr.devise"),
+    ],
+)
+@pytest.mark.parametrize(("run", "where"), [(None, "project"), (training.RUN, "run")])
+async def test_a_key_that_nothing_has_is_warned_of(
+    service: httpx.AsyncClient, query: str, key: str, run: str | None, where: str
+) -> None:
+    answer = await told(service, query, run=run)
+
+    assert answer["warnings"] == [f"{key} was never seen in this {where}: nothing that is stored has it"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "attr.device == 'cuda:0'",
+        "attr.device == 'cuda:9'",
+        "missing(attr.device) and exists(span.name)",
+        "metric.reward > 5",
+        "exists(span.name) | count() by attr.device",
+        "run.config.model.depth == 9 and exists(span.name)",
+        "exists(tensor.name)",
+    ],
+)
+async def test_a_key_that_something_has_is_not_warned_of(service: httpx.AsyncClient, query: str) -> None:
+    assert (await told(service, query))["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("exists(span.name)", 14),
+        ("span.name == 'no such span' and step == 100", 14),
+        ("span.name == 'no such span' and step in 101..102", 14),
+        ("exists(span.name) | where step >= 101", 14),
+        ("span.name == 'rollout' >> step in [99, 101] and exists(span.name)", 14),
+        ("{span.status == 'error'}", 14),
+        ("exists(span.name) and step < 100", None),
+        ("exists(span.name) and step > 101", None),
+        ("exists(span.name) and step == 102", None),
+        ("exists(tensor.name)", None),
+    ],
+)
+async def test_the_gaps_of_the_steps_that_are_asked_about_are_told(
+    service: httpx.AsyncClient, query: str, count: int | None
+) -> None:
+    gaps = (await told(service, query, run=training.RUN))["gaps"]
+
+    assert [(gap["cause"], gap["ranks"], gap["count"]) for gap in gaps] == (
+        [] if count is None else [("ring_full", [1, 3], count)]
+    )
+
+
+async def test_pages_say_how_many_there_are_and_where_to_go_on(service: httpx.AsyncClient) -> None:
+    query = "exists(span.name) | count() by span.name, rank | where count > 2"
+    whole = await told(service, query)
+
+    first = await told(service, query, limit=20)
+    second = await told(service, query, limit=20, after=first["next"])
+
+    assert (first["total"], first["returned"], first["truncated"]) == (28, 20, True)
+    assert (second["total"], second["returned"], second["truncated"], second["next"]) == (28, 8, False, None)
+    assert first["items"] + second["items"] == whole["items"]
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("tensor.l2 > 1", (0, 2**63 - 1)),
+        ("tensor.l2 > 1 and step == 3", (3, 3)),
+        ("tensor.l2 > 1 and 3 < step and step <= 9", (4, 9)),
+        ("tensor.l2 > 1 and (step == 3 or step == 4)", (0, 2**63 - 1)),
+        ("tensor.l2 > 1 | where step < 9 | where step in 2..20 | count() by rank", (2, 8)),
+        ("tensor.l2 > 1 | count() by step | where step > 5", (0, 2**63 - 1)),
+    ],
+)
+def test_the_steps_of_a_query_are_those_that_all_its_rows_can_have(text: str, steps: tuple[int, int]) -> None:
+    assert steps_of(tql.check(tql.parse(text))) == steps
