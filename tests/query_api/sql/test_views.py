@@ -58,7 +58,7 @@ def test_conditions_on_the_run_and_the_step_are_looked_up_in_the_order_of_the_ta
     text = "SELECT count() AS n FROM spans WHERE run_id = 'bright-otter' AND ifNull(step, -1) = 5 AND name LIKE 's%'"
     statement = compile_statement(text, project="default")
 
-    plan: str = told.client.command(f"EXPLAIN indexes = 1 {statement.sql}", parameters=statement.parameters)
+    plan = str(told.client.command(f"EXPLAIN indexes = 1 {statement.sql}", parameters=statement.parameters))
 
     keys = plan.partition("Keys:")[2].partition("Condition:")[0]
     assert {"project", "run_id", "ifNull(step,", "-1)"} <= set(keys.replace("\\n", " ").split())
