@@ -7,13 +7,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from rankscope import tql
 from rankscope_proto.names import Phase, Role
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.findings import Straggler, find_straggler
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.routes.tql import TqlBody, answered, compiled_query
+from rankscope_query_api.routes.tql import answered
 from rankscope_query_api.store import TraceStore
+from rankscope_query_api.tql_sql import compile_query
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
@@ -63,8 +65,8 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
 
 
 async def _nonfinite(store: TraceStore, key: RunKey) -> dict[str, Json] | None:
-    body = TqlBody(query=FIRST_NONFINITE, run=key.run)
-    page = await answered(store, compiled_query(body, key.project))
+    query = tql.check(tql.parse(FIRST_NONFINITE))
+    page = await answered(store, compile_query(query, project=key.project, run=key.run))
     if not page.items:
         return None
     first: Record = dict(page.items[0])

@@ -47,7 +47,7 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     store = store_of(request)
     if body.run is not None:
         await launches_of(store, RunKey(query.project, body.run))
-    checked, compiled = await asyncio.to_thread(compiled_query, body, query.project)
+    checked, compiled = await asyncio.to_thread(_compiled, body, query.project)
     page = await answered(store, compiled)
     asked = _Asked(store, checked, project=query.project, run=body.run)
     page = replace(page, gaps=await asked.gaps())
@@ -111,7 +111,7 @@ def _sections(entity: Entity) -> tuple[str, ...]:
     return (SECTION[Entity.SPAN].name,) if entity is Entity.TRACE else ()
 
 
-def compiled_query(body: TqlBody, project: str) -> tuple[tql.Typed, Compiled]:
+def _compiled(body: TqlBody, project: str) -> tuple[tql.Typed, Compiled]:
     """A query, and its SQL.
 
     Raises:
