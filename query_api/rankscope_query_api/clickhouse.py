@@ -48,9 +48,6 @@ _TIMED_OUT_CODES = frozenset({159, 394})
 _OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 209, 210, 243, 999, 1000, 1001, 1002})
 """A fault in the store, a file, a connection or a disk of it: no statement is to blame."""
 
-_MOST_IN_RANGE = 10_000_000
-"""The clock of a query is looked at between blocks, so what one block may hold bounds how late that is."""
-
 _TIMES_AS_TICKS = {"DateTime*": "int"}
 """Python's own times end at microseconds."""
 
@@ -203,7 +200,6 @@ class ClickHouse:
             "max_memory_usage": settings.query_max_memory_bytes,
             "max_result_rows": settings.query_max_result_rows,
             "max_result_bytes": settings.query_max_result_bytes,
-            "function_range_max_elements_in_block": _MOST_IN_RANGE,
             "result_overflow_mode": "throw",
         }
         embedded = urlsplit(self._url).scheme == "chdb"
