@@ -21,7 +21,7 @@ from rankscope.tql.evaluate import Evaluator
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test with either engine."""
     if request.param == "plain Python":
-        monkeypatch.setattr(evaluate, "_vectors", lambda: None)
+        monkeypatch.setattr(evaluate, "_engine", lambda: evaluate.PLAIN)
 
 
 def asked(text: str) -> Evaluator:

@@ -7,11 +7,11 @@ where not. Of the past it keeps what `prev`, `delta`, `ema` and `robust_z` need,
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from rankscope.tql.errors import TqlUnsupported
 from rankscope.tql.evaluate_columns import Batch, Rows
-from rankscope.tql.evaluate_history import Past
+from rankscope.tql.evaluate_history import Memory, Past
 from rankscope.tql.evaluate_plain import Plain
 from rankscope.tql.fields import SECTION, Entity, Field, Origin
 from rankscope.tql.typed import Condition, History, Output, Typed
@@ -20,6 +20,26 @@ from rankscope.tql.typed import Rows as Selection
 __all__ = ["Batch", "Evaluator"]
 
 _OF_OTHER_ROWS = {Origin.TRACE, Origin.TREE}
+
+
+class Engine(NamedTuple):
+    """What evaluates: numpy where the process has it.
+
+    Attributes:
+        holds: Of each row of a batch, whether a condition is true.
+        memory: What remembers for a function that looks back; None: lists.
+    """
+
+    holds: Callable[[Plain, Condition], list[bool]]
+    memory: Callable[[History], Memory | None]
+
+
+def _in_lists(_node: History) -> None:
+    return None
+
+
+PLAIN = Engine(Plain.holds, _in_lists)
+"""Plain Python."""
 
 
 class Evaluator:
@@ -47,8 +67,9 @@ class Evaluator:
         _refuse_others_rows(nodes)
         self._condition = condition
         self._entity = entity
-        self._pasts = {node: Past(node, entity) for node in nodes if isinstance(node, History)}
-        self._vectors = _vectors()
+        self._engine = _engine()
+        histories = [node for node in nodes if isinstance(node, History)]
+        self._pasts = {node: Past(node, entity, memory=self._engine.memory(node)) for node in histories}
 
     @classmethod
     def of(cls, query: Typed) -> Self:
@@ -79,16 +100,16 @@ class Evaluator:
         plain = Plain(rows, histories)
         for node, past in self._pasts.items():
             histories[node] = past.take(rows, plain.values(node.value))
-        return plain.holds(self._condition) if self._vectors is None else self._vectors(plain, self._condition)
+        return self._engine.holds(plain, self._condition)
 
 
-def _vectors() -> Callable[[Plain, Condition], list[bool]] | None:
-    """What evaluates in numpy; None in a process without."""
+def _engine() -> Engine:
     try:
+        from rankscope.tql.evaluate_series import memory
         from rankscope.tql.evaluate_vector import holds
     except ImportError:
-        return None
-    return holds
+        return PLAIN
+    return Engine(holds, memory)
 
 
 def _nodes(node: object) -> Iterator[object]:

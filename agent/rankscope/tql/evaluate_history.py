@@ -22,7 +22,7 @@ MOST_SERIES = 1 << 16
 LEAST_WINDOW = 8
 """Earlier values without which `robust_z` is missing."""
 
-_TO_SIGMA = 1.4826
+TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
 _INFINITE = math.inf
@@ -76,18 +76,30 @@ class _Difference(_Previous):
         return [None if value is None or before is None else difference(value, before) for before, value in pairs]
 
 
-class _Mean:
-    """`ema`: the exponential mean so far; an infinite value would be all of it for ever, and is passed over.
+class Fading:
+    """How a change fades in `ema(x, count)`: the mean is the last value less the faded sum of all changes.
 
-    It is the last value less the faded sum of all changes: a constant series has exactly its value, and ClickHouse's
-    `exponentialMovingAverage` goes the same way, to the last bit.
+    So a constant series has exactly its value, and ClickHouse's `exponentialMovingAverage` goes the same way, to the
+    last bit.
+
+    Attributes:
+        share: What is left of a change after one value.
+        weight: What all of it adds up to.
+        lag: Values by which the mean is behind.
     """
 
-    def __init__(self, count: int, kind: Type) -> None:
+    def __init__(self, count: int) -> None:
         # By way of the half-life, as ClickHouse is told it: 1 - 2 / (count + 1) is another number in the last bits.
-        self.fading = 2.0 ** (-1 / (-1 / math.log2(1 - 2 / (count + 1)))) if count > 1 else 0.0
-        self.weight = 1 / (1 - self.fading)
+        self.share = 2.0 ** (-1 / (-1 / math.log2(1 - 2 / (count + 1)))) if count > 1 else 0.0
+        self.weight = 1 / (1 - self.share)
         self.lag = (count - 1) / 2
+
+
+class _Means:
+    """`ema`: the exponential mean so far; an infinite value would be all of it for ever, and is passed over."""
+
+    def __init__(self, count: int, kind: Type) -> None:
+        self.fading = Fading(count)
         self.type = kind
         self.last: list[float | None] = []
         self.change: list[float] = []
@@ -106,12 +118,12 @@ class _Mean:
 
     def _means(self, slots: Slots, values: Sequence[Number | None]) -> Given:
         last, change, given, infinite = self.last, self.change, list[Number | None](), _INFINITE
-        fading, weight, lag = self.fading, self.weight, self.lag
+        share, weight, lag = self.fading.share, self.fading.weight, self.fading.lag
         for slot, value in zip(slots, values, strict=True):
             newest, changed = last[slot], change[slot]
             if value is not None and -infinite < value < infinite:
                 if newest is not None:
-                    changed = change[slot] = changed * fading + (value - newest)
+                    changed = change[slot] = changed * share + (value - newest)
                 newest = last[slot] = float(value)
             if newest is not None and lag:
                 newest -= changed / weight * lag
@@ -120,7 +132,7 @@ class _Mean:
         return given
 
 
-class _Distance:
+class _Windows:
     """`robust_z`: the last values of each series, in the order they came and sorted."""
 
     def __init__(self, count: int) -> None:
@@ -141,7 +153,7 @@ class _Distance:
 
     def _next(self, slot: int, value: float) -> float | None:
         ordered, recent = self.ordered[slot], self.recent[slot]
-        result = _distance(value, ordered) if len(ordered) >= LEAST_WINDOW else None
+        result = distance(value, ordered) if len(ordered) >= LEAST_WINDOW else None
         if not math.isnan(value):
             if len(recent) == self.count:
                 del ordered[bisect_left(ordered, recent.popleft())]
@@ -150,7 +162,8 @@ class _Distance:
         return result
 
 
-def _distance(value: float, ordered: Sequence[float]) -> float | None:
+def distance(value: float, ordered: Sequence[float]) -> float | None:
+    """The distance of a value to the median of sorted ones, in robust standard deviations; None: there is no spread."""
     half = len(ordered) // 2
     median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
     if not -_INFINITE < median < _INFINITE:
@@ -158,7 +171,7 @@ def _distance(value: float, ordered: Sequence[float]) -> float | None:
     spread = _deviation(ordered, median)
     if not 0 < spread < _INFINITE:
         return None
-    result = (value - median) / (_TO_SIGMA * spread)
+    result = (value - median) / (TO_SIGMA * spread)
     return None if abs(result) == _INFINITE > abs(value) else result
 
 
@@ -186,8 +199,15 @@ def _deviation(ordered: Sequence[float], median: float) -> float:
 class Past:
     """What one history of a condition remembers of every series."""
 
-    def __init__(self, node: History, entity: Entity) -> None:
-        self._memory = _memory(node)
+    def __init__(self, node: History, entity: Entity, *, memory: Memory | None = None) -> None:
+        """Remember nothing yet.
+
+        Args:
+            node: The function.
+            entity: What the rows are.
+            memory: What remembers for it; None: lists.
+        """
+        self._memory = memory or _memory(node)
         self._slots: dict[object, int] = {}
         self._series = [FIELDS[name][entity].column[0] for name in SERIES[entity]]
         self._order = [FIELDS[name][entity].column[0] for name in _ORDER if entity in FIELDS.get(name, {})]
@@ -249,6 +269,6 @@ def _memory(node: History) -> Memory:
         case "delta":
             return _Difference()
         case "ema":
-            return _Mean(node.count, node.type)
+            return _Means(node.count, node.type)
         case "robust_z":
-            return _Distance(node.count)
+            return _Windows(node.count)

@@ -1,6 +1,7 @@
 """A random condition on random events gives the same rows from the agent's evaluator and from ClickHouse."""
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -25,7 +26,8 @@ PATIENT = settings(
 )
 MANY = settings(PATIENT, max_examples=100)
 EVENTS = processes()
-ROWS_OF_A_BATCH = 25
+SIZES = (3, 25, 1, 8)
+"""Rows of one batch after the other."""
 KEYS = {Entity.TENSOR: "time", Entity.SPAN: "span.span_id", Entity.SCALAR: "time"}
 """What tells the rows of an entity apart."""
 
@@ -54,8 +56,10 @@ def of_agents(condition: typed.Condition, entity: Entity) -> list[int]:
         agent = Evaluator(condition, entity)
         mine = [known for known in rows_of(entity) if known.process is process]
         # A process makes its rows in their total order, however they were numbered in these events.
-        for at in range(0, len(mine), ROWS_OF_A_BATCH):
-            part = mine[at : at + ROWS_OF_A_BATCH]
+        for size in itertools.cycle(SIZES):
+            part, mine = mine[:size], mine[size:]
+            if not part:
+                break
             answers = agent.matches(columns_of(process, [known.row for known in part]))
             found.update(key_of(known) for known, answer in zip(part, answers, strict=True) if answer)
     return [key_of(known) for known in rows_of(entity) if key_of(known) in found]
@@ -85,7 +89,7 @@ def same(found: list[int], condition: typed.Condition, entity: Entity) -> None:
 def agent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the agent evaluates with."""
     if request.param == "plain Python":
-        monkeypatch.setattr(evaluate, "_vectors", lambda: None)
+        monkeypatch.setattr(evaluate, "_engine", lambda: evaluate.PLAIN)
     return str(request.param)
 
 
