@@ -46,8 +46,9 @@ class Evaluator:
     """A condition on the rows of one entity, asked batch by batch.
 
     Batches come as the process made them, in TQL's total order; the rows within one may stand in
-    any. It remembers a series for each of up to 65,536 tensors, spans or scalars of a condition
-    with a history; it is not safe to be asked by two threads at once.
+    any. Each history of the condition remembers up to 65,536 series (tensors, spans or scalars), of
+    which `robust_z` takes 0.5 KB each with numpy and some 3 KB without. Not to be asked by two
+    threads at once.
     """
 
     def __init__(self, condition: Condition, entity: Entity) -> None:

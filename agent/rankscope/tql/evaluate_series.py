@@ -101,7 +101,8 @@ class Windows:
             return [self._next(slot, value) for slot, value in zip(slots, values, strict=True)]
         places, now = np.array(slots, dtype=np.intp), np.array(values, dtype=np.float64)
         with np.errstate(all="ignore"):
-            distances, known = _distances(now, self._values[places], np.minimum(self._taken[places], self._count))
+            taken = np.minimum(self._taken[places], self._count)
+            distances, known = _distances(now, self._values[places], taken=taken)
         self._remember(places, now)
         rows = zip(values, distances.tolist(), known.tolist(), strict=True)
         return [found if is_known and value is not None else None for value, found, is_known in rows]
@@ -123,7 +124,7 @@ class Windows:
         self._taken[places] += 1
 
 
-def _distances(now: "Floats", windows: "Floats", taken: "Places") -> "tuple[Floats, NDArray[np.bool_]]":
+def _distances(now: "Floats", windows: "Floats", *, taken: "Places") -> "tuple[Floats, NDArray[np.bool_]]":
     """The distance of each row, and where there is one."""
     windows.sort(axis=1)
     medians = _middles(windows, taken)
