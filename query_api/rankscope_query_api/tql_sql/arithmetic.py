@@ -29,7 +29,7 @@ _WHOLE = {Type.INTEGER, Type.DURATION, Type.SIZE, Type.TIME}
 _OPERATORS: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul, "/": exp.Div}
 
 
-def combined(operator: str, left: Source, right: Source, *, type: Type) -> Source:  # noqa: A002 - as typed.Arithmetic
+def combined(operator: str, left: Source, right: Source, /, *, type: Type) -> Source:  # noqa: A002 - as typed.Arithmetic
     """`left operator right`, as `typed.Arithmetic` says.
 
     Args:
@@ -77,7 +77,7 @@ def _wide(side: Source) -> Expr:
     return side.wide.copy() if side.wide is not None else call("toInt128", side.value.copy())
 
 
-def _of_integers(operator: str, left: Source, right: Source) -> Source:
+def _of_integers(operator: str, left: Source, right: Source, /) -> Source:
     checks = presence([left, right])
     sides = _wide(left), _wide(right)
     if operator == "%":
@@ -94,7 +94,7 @@ def _narrowed(wide: Expr, checks: list[Expr]) -> Source:
     return _computed(value, [*checks, lower, upper], is_float=False, table="Int64", wide=wide)
 
 
-def _of_floats(operator: str, left: Source, right: Source) -> Source:
+def _of_floats(operator: str, left: Source, right: Source, /) -> Source:
     checks = presence([left, right])
     sides = as_float(left), as_float(right)
     if operator in {"/", "%"}:
@@ -123,7 +123,7 @@ def _remainder(left: Expr, right: Expr) -> Expr:
     return call("arrayElement", found, number(1))
 
 
-def _binary(operator: type[exp.Binary], left: Expr, right: Expr) -> Expr:
+def _binary(operator: type[exp.Binary], left: Expr, right: Expr, /) -> Expr:
     """Parentheses only where they are needed: a parser goes as deep as a text has them."""
     weak = (exp.Add, exp.Sub)
     is_product = operator in {exp.Mul, exp.Div}

@@ -21,11 +21,11 @@ _ROW_KEYS = {(Origin.MODULE, "path"): "module", (Origin.TREE, "parent_span_id"):
 def looked_up(field: Field, scope: Scope) -> Source:
     """How a field is read that the row does not hold itself."""
     if field.name == "span.child_count":
-        children = call("ifNull", _column(Origin.TREE, column("children"), scope), number(0))
+        children = call("ifNull", _column(Origin.TREE, column("children"), scope=scope), number(0))
         return Source(children, None, nullable=False, absent=None, is_float=False, table="UInt64")
     if field.name == "span.self_duration":
         return _self_duration(scope)
-    value = _column(field.origin, column(field.column[0]), scope)
+    value = _column(field.origin, column(field.column[0]), scope=scope)
     if field.type is Type.LIST:
         return Source(value, call("notEmpty", value.copy()), False, None, is_float=False, table=field.table)
     return _nullable(value, field.table)
@@ -39,21 +39,21 @@ def of_config(key: typed.Key, scope: Scope) -> Source:
     raw = _raw(key.key, scope)
     as_number = call("toFloat64OrNull", raw.copy())
     if key.type is Type.FLOAT:
-        return _nullable(_column(Origin.RUN, as_number, scope), "Float64", is_float=True)
+        return _nullable(_column(Origin.RUN, as_number, scope=scope), "Float64", is_float=True)
     quote, null = (scope.parameters.bind(text, "String") for text in ('"', "null"))
     nothing = exp.In(this=raw.copy(), expressions=[exp.Literal.string(""), null])
     text = call("JSONExtractString", raw.copy())
     cases = [call("startsWith", raw.copy(), quote), text, nothing, exp.null()]
     if key.type is Type.STRING:
         cases += [call("isNotNull", as_number), exp.null()]
-    return _nullable(_column(Origin.RUN, call("multiIf", *cases, raw), scope), "String")
+    return _nullable(_column(Origin.RUN, call("multiIf", *cases, raw), scope=scope), "String")
 
 
 def of_mesh(key: typed.Key, scope: Scope) -> Source:
     """The coordinate of the row's process on an axis of the mesh."""
     name = scope.parameters.bind(key.key, "String")
     found = call("if", has_key("coordinates", name), at_key("coordinates", name), exp.null())
-    return _nullable(_column(Origin.PLACE, found, scope), "UInt32")
+    return _nullable(_column(Origin.PLACE, found, scope=scope), "UInt32")
 
 
 def _raw(key: str, scope: Scope) -> Expr:
@@ -68,7 +68,7 @@ def _raw(key: str, scope: Scope) -> Expr:
 
 
 def _self_duration(scope: Scope) -> Source:
-    children = call("ifNull", _column(Origin.TREE, column("children_duration"), scope), number(0))
+    children = call("ifNull", _column(Origin.TREE, column("children_duration"), scope=scope), number(0))
     left = exp.Sub(this=call("toInt128", column("duration")), expression=children)
     value = call("toInt64", call("greatest", left, call("toInt128", number(0))))
     return Source(value, None, nullable=False, absent=None, is_float=False, table="Int64")
@@ -79,7 +79,7 @@ def _nullable(value: Expr, table: str, *, is_float: bool = False) -> Source:
     return Source(value, present, nullable=True, absent=None, is_float=is_float, table=table)
 
 
-def _column(origin: Origin, value: Expr, scope: Scope) -> Expr:
+def _column(origin: Origin, value: Expr, *, scope: Scope) -> Expr:
     """A value over the columns of a relation, as a row of the scope sees it; NULL (of a list: empty) where it has none.
 
     Strings are made plain, as windows and groups would otherwise keep how they are stored.
