@@ -4,8 +4,9 @@ import pytest
 
 from rankscope.cli._columns import laid_out
 from rankscope.cli._one_trace import span_lines
-from rankscope.cli._output import caret, cell, duration, plural, printable, table
+from rankscope.cli._output import cell, duration, plural, table
 from rankscope.cli._tree import bar, branches
+from rankscope.client import caret, printable
 
 
 def test_a_tree_is_drawn_from_depths() -> None:

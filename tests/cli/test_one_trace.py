@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from rankscope.cli._one_trace import TraceTree, trace_lines
+from rankscope.cli._one_trace import trace_lines
+from rankscope.client import TraceWalk
 from rankscope.up import Json
 
 DETAIL: Json = {
@@ -62,7 +63,7 @@ def test_a_trace_deeper_than_pythons_stack_is_walked_to_its_end() -> None:
         items = [span(number, child_count=int(number < depth))]
         return {"items": items, "next": None, "spans": depth, "running": 0}
 
-    tree = TraceTree(read, first=10)
+    tree = TraceWalk(read, first=10)
 
     assert tree.total == depth
     assert [row["depth"] for row in tree.rows(depth - 2, depth)] == [depth - 2, depth - 1]
@@ -74,4 +75,4 @@ def test_siblings_of_many_pages_are_read_to_the_last() -> None:
         following = str(page + 1) if page < 4 else None
         return {"items": [span(page + 1)], "next": following, "spans": 5, "running": 0}
 
-    assert [row["name"] for row in TraceTree(read, first=1).rows(0, 9)] == ["s1", "s2", "s3", "s4", "s5"]
+    assert [row["name"] for row in TraceWalk(read, first=1).rows(0, 9)] == ["s1", "s2", "s3", "s4", "s5"]

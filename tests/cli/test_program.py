@@ -13,7 +13,10 @@ from tests.ground.brokers import Broker
 from tests.ground.processes import free_port
 from tests.ground.stacks import clean_environ
 
-OURS = ("up", "demo", "run", "agent", "drain", "wait", "query", "runs", "trace", "traces", "rm", "doctor", "version")
+OURS = (
+    *("up", "demo", "run", "agent", "drain", "wait", "query", "sql", "explain", "tail"),
+    *("runs", "trace", "traces", "rm", "doctor", "version"),
+)
 GROUPS = ("dlq", "keys")
 OF_KEYS = ("keys create", "keys ls", "keys revoke")
 OF_RANK_3 = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}
@@ -76,7 +79,7 @@ def test_a_wrong_call_is_status_2(wrong: list[str], tmp_path: Path) -> None:
     assert not answer.stdout
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["runs"], ["query", "rank == 0"], ["trace"]])
+@pytest.mark.parametrize("command", [["doctor"], ["runs"], ["query", "rank == 0"], ["sql", "SELECT 1"], ["trace"]])
 def test_a_url_with_a_password_is_a_wrong_call_and_its_password_is_not_told(command: list[str], tmp_path: Path) -> None:
     answer = rankscope(*command, "--url", "http://bob:s3cr3t@127.0.0.1:1", home=tmp_path)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 import pytest
@@ -66,8 +66,15 @@ async def client(store: ClickHouseStore, settings: Settings) -> AsyncIterator[ht
 @pytest.fixture(scope="session")
 def served(told: Store) -> Iterator[str]:
     """Address of the service in a thread of this process, over ClickHouse's HTTP interface."""
+    with serving(told) as address:
+        yield address
+
+
+@contextmanager
+def serving(store: Store) -> Generator[str]:
+    """Address of a service over a store, in a thread of this process."""
     port = free_port()
-    settings = {"RANKSCOPE_CLICKHOUSE_URL": told.url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}
+    settings = {"RANKSCOPE_CLICKHOUSE_URL": store.url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=[serve(settings, stop)])
     thread.start()

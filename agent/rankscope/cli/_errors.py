@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from rankscope.client import NoTraceError, QueryRefusedError
 from rankscope.errors import ConfigError, RankscopeError
 from rankscope.tql.errors import TqlError
 from rankscope.up import BadUrlError, NothingKeptError, RefusedError, UpError
@@ -11,6 +12,8 @@ OK = 0
 FAILED = 1
 USAGE = 2
 NOT_FOUND = 3
+FAILED_IF = 4
+OVER_GAP = 5
 INTERRUPTED = 130
 
 ErrorJson = dict[str, Any]
@@ -39,22 +42,11 @@ class OutputLostError(UpError):
     code = "output_lost"
 
 
-class QueryRefusedError(UpError):
-    """The query service refused a query's text; carries the text, so that the place can be shown."""
-
-    def __init__(self, refused: RefusedError, text: str) -> None:
-        super().__init__(refused.message, hint=refused.hint)
-        self.code = refused.code
-        self.error = refused.error
-        self.status = refused.status
-        self.text = text
-
-
 def status_of(error: RankscopeError) -> int:
     """The exit status that an error means."""
     if isinstance(error, (WrongCallError, BadUrlError, TqlError, ConfigError)):
         return USAGE
-    if isinstance(error, (NotThereError, NothingKeptError)):
+    if isinstance(error, (NotThereError, NothingKeptError, NoTraceError)):
         return NOT_FOUND
     if isinstance(error, (RefusedError, QueryRefusedError)):
         return STATUS_OF_HTTP.get(error.status, FAILED)

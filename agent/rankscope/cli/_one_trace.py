@@ -1,70 +1,14 @@
-"""One trace by its id, for `rankscope trace --trace`: its tree with events and links, read a page at a time.
+"""Draws one trace by its id, for `rankscope trace --trace`: its tree with events and links."""
 
-Nothing here recurses: a trace may be nested deeper than Python's stack.
-"""
-
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from rankscope.cli._output import cell, duration, plural, printable
+from rankscope.cli._output import cell, duration, plural
 from rankscope.cli._tree import branches, name_cell
-from rankscope.up import Json
-
-SPANS_A_PAGE = 1_000
+from rankscope.client import printable
 
 _END = ("└─ ", "   ")
 _FORK = ("├─ ", "│  ")
-
-
-class Reader(Protocol):
-    """Reads a route of one trace."""
-
-    def __call__(self, below: str, **parameters: str | int | None) -> Json:
-        """The answer of the route whose path below the trace is given."""
-        ...
-
-
-class TraceTree:
-    """A trace whose spans are read as they are come to.
-
-    Args:
-        read: reads below the trace: "" is the trace itself, "/spans" its spans.
-        first: most roots to read at once.
-    """
-
-    def __init__(self, read: Reader, *, first: int) -> None:
-        self._read = read
-        self.detail = read("", limit=min(first, SPANS_A_PAGE))
-
-    @property
-    def total(self) -> int:
-        """Spans of the trace, those that run among them."""
-        return int(self.detail["spans"]) + int(self.detail["running"])
-
-    def rows(self, begin: int, end: int) -> list[Json]:
-        """The spans from one place of the tree to another, a parent before its children, each with its depth."""
-        return list(itertools.islice(self._walk(), begin, end))
-
-    def _walk(self) -> Iterator[Json]:
-        levels = [self._siblings(self.detail, parent=None)]
-        while levels:
-            span = next(levels[-1], None)
-            if span is None:
-                levels.pop()
-                continue
-            yield {**span, "depth": len(levels) - 1}
-            if span["child_count"]:
-                parent = str(span["span_id"])
-                page = self._read("/spans", parent=parent, limit=SPANS_A_PAGE)
-                levels.append(self._siblings(page, parent=parent))
-
-    def _siblings(self, page: Json, *, parent: str | None) -> Iterator[Json]:
-        while True:
-            yield from page["items"]
-            if not page["next"]:
-                return
-            page = self._read("/spans", parent=parent, limit=SPANS_A_PAGE, after=page["next"])
 
 
 def trace_lines(trace: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,15 +10,12 @@ from typing import Any
 import typer
 
 from rankscope._version import __version__
-from rankscope.cli._errors import OutputLostError, QueryRefusedError, as_json, hint_of
+from rankscope.cli._errors import OutputLostError, as_json, hint_of
+from rankscope.client import QueryRefusedError, caret, printable
 from rankscope.errors import RankscopeError
 
 COLUMN_LIMIT = 44
 """Wider cells are cut in tables; `--json` has all of them."""
-
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal obeys instead of showing: controls (ESC and the one-byte CSI and OSC among them), line and
-paragraph separators, what turns the direction of writing; and lone surrogates, which no terminal takes."""
 
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 
@@ -81,36 +77,14 @@ def _error_document(error: RankscopeError) -> str:
 
 
 def _error_text(error: RankscopeError) -> str:
-    lines = [f"error: {error}"]
     if isinstance(error, QueryRefusedError):
-        lines += caret(error.text, error.error)
+        lines = [f"error: {error.message}", *caret(error.text, error.error)]
+    else:
+        lines = [f"error: {error}"]
     hint = hint_of(error)
     if hint:
         lines.append(f"hint: {hint}")
     return "\n".join(lines)
-
-
-def caret(text: str, error: Mapping[str, Any]) -> list[str]:
-    """The line of a query that an error points at, the place below it, and what would have been right there."""
-    lines: list[str] = []
-    position = error.get("position")
-    if position:
-        number, column = int(position["line"]), int(position["column"])
-        shown = (text.splitlines() or [""])[max(0, number - 1) :][:1] or [""]
-        before, at = shown[0][: column - 1], shown[0][column - 1 :]
-        width = len(printable(at[: max(1, int(position.get("length") or 1))])) or 1
-        lines += [f"  {printable(shown[0])}", "  " + " " * len(printable(before)) + "^" * width]
-    if error.get("expected"):
-        lines.append(f"expected: {', '.join(map(str, error['expected']))}")
-    return lines
-
-
-def printable(text: str) -> str:
-    r"""One line that a terminal shows and does not obey: names come from whoever sent a span.
-
-    Each such character becomes its JSON escape, as \u001b, which in a JSON document means the same.
-    """
-    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _printable_lines(text: str) -> str:

@@ -9,18 +9,51 @@ from typing import Any, cast
 
 import typer
 
-from rankscope.cli import _agent, _doctor, _keys, _read, _removal, _services, _summary, _trace, _traces, _up
+from rankscope.cli import (
+    _agent,
+    _doctor,
+    _explain,
+    _keys,
+    _read,
+    _removal,
+    _services,
+    _sql,
+    _summary,
+    _tail,
+    _trace,
+    _traces,
+    _up,
+)
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, INTERRUPTED, USAGE, OutputLostError, WrongCallError, status_of
 from rankscope.cli._output import say_error
 from rankscope.errors import RankscopeError
 from rankscope.up import UpError
 
-COMMANDS = (_summary, _up, _agent, _read, _trace, _traces, _removal, _doctor, _services, _keys)
+COMMANDS = (
+    *(_summary, _up, _agent, _read, _sql, _explain, _tail, _trace, _traces, _removal, _doctor, _services, _keys),
+)
 """The modules whose commands `app` has because they are imported."""
 
 ORDER = (
-    *("up", "demo", "run", "agent", "drain", "wait", "query", "trace", "traces", "runs", "rm", "doctor", "version"),
+    *(
+        "up",
+        "demo",
+        "run",
+        "agent",
+        "drain",
+        "wait",
+        "query",
+        "sql",
+        "explain",
+        "tail",
+        "trace",
+        "traces",
+        "runs",
+        "rm",
+        "doctor",
+        "version",
+    ),
     *_services.SERVICES,
     "keys",
 )
@@ -40,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; None takes the process's own.
 
     Returns:
-        The exit status: 0, 1, 2 or 3; 130 after Ctrl-C.
+        The exit status, 0 to 5 or 130, as the package says.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words or os.environ.get("RANKSCOPE_JSON", "").strip().lower() in TRUE_WORDS

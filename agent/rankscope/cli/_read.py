@@ -1,50 +1,107 @@
-"""`rankscope query` and `rankscope runs`: rows from the query service, as a table or as JSON."""
+"""`rankscope query` and `rankscope runs`: rows from the query service, for people and for programs."""
 
 import sys
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._columns import laid_out
-from rankscope.cli._errors import QueryRefusedError
-from rankscope.cli._output import say, say_json, say_rest, say_warnings, table
+from rankscope.cli._errors import FAILED_IF, OK, OVER_GAP, WrongCallError
+from rankscope.cli._forms import Arrow, Csv, form_of, write
+from rankscope.cli._output import plural, say, say_aside, say_json, say_rest, say_warnings, table
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
-from rankscope.up import Client, Json, RefusedError
+from rankscope.client import Asking
+from rankscope.up import Json
 
 RUN_COLUMNS = ("run_id", "status", "ranks", "launches", "start", "end")
+
+Run = Annotated[
+    str | None,
+    typer.Option("--run", envvar="RANKSCOPE_RUN_ID", help="Look in this run only.", show_default="all", callback=named),
+]
+After = Annotated[
+    str | None, typer.Option(help="Where the last page ended: its `next`.", show_default="the first page")
+]
+
+
+class FailIf(StrEnum):
+    """When a query fails the job that asks it."""
+
+    ANY = "any"
+    NONE = "none"
+
+
+class Doubt(StrEnum):
+    """Which absences make it doubtful that there is no row."""
+
+    ANY = "any"
+    LOST = "lost"
 
 
 @app.command("query", short_help="Ask in TQL.")
 def query(  # noqa: PLR0913 - one for each option
     tql: Annotated[str, typer.Argument(metavar="TQL", help="The query; - reads it from stdin.")],
-    run: Annotated[
-        str | None,
+    run: Run = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    after: After = None,
+    fail_if: Annotated[
+        FailIf | None,
         typer.Option(
-            "--run", envvar="RANKSCOPE_RUN_ID", help="Look in this run only.", show_default="all", callback=named
+            help="Exit with 4 where it finds any row, or none; with 5 where none, but over a gap. Needs --run."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
-    after: Annotated[
-        str | None, typer.Option(help="Where the last page ended: its `next`.", show_default="the first page")
-    ] = None,
+    gaps: Annotated[
+        Doubt, typer.Option(help="Which absences count as a gap: any, or only those of rows that were lost.")
+    ] = Doubt.ANY,
+    csv: Csv = False,
+    arrow: Arrow = None,
     home: Home = None,
     url: Url = None,
     project: Project = None,
     as_json: AsJson = False,
-) -> None:
-    """Ask in TQL: which tensors, which spans, on which rank, in which step.
+) -> int:
+    """Ask in TQL: which tensors, which spans, on which rank, in which step. query_api/TQL.md is its manual.
 
-    Example: rankscope query 'tensor.nonfinite_count > 0 | first' --json
+    Example: rankscope query 'tensor.nonfinite_count > 0 | first' --run demo-1 --fail-if any
     """
-    text = sys.stdin.read().strip() if tql == "-" else tql
+    form, text = form_of(as_json=as_json, csv=csv, arrow=arrow), text_of(tql)
+    if fail_if and run is None:
+        raise WrongCallError("--fail-if needs --run: it is a run whose absences are known")
     with Source(home, url, project).client() as client:
-        answer = ask(client, text, project=project, run=run, limit=limit, after=after)
-    if as_json:
+        asking = Asking(client, project, run)
+        if form in {"csv", "arrow"}:
+            write(asking.tql_as(form, text, limit=limit, after=after), arrow)
+            answer = asking.tql(text, limit=1) if fail_if else {}
+        else:
+            answer = asking.tql(text, limit=limit, after=after)
+    if form == "json":
         say_json(answer)
-        return
-    _say_rows(answer, query=text)
+    elif form == "table":
+        say_rows(answer, query=text)
+    return verdict(answer, fail_if, gaps=gaps) if fail_if else OK
+
+
+def text_of(argument: str) -> str:
+    """A query as it was given, or from stdin."""
+    return sys.stdin.read().strip() if argument == "-" else argument
+
+
+def verdict(answer: Json, fail_if: FailIf, *, gaps: Doubt) -> int:
+    """The exit status that an answer means to a job, with a remark on stderr where it is not 0."""
+    total = int(answer["total"])
+    found: Sequence[Mapping[str, Any]] = answer["gaps"]
+    absences = [gap for gap in found if gaps is Doubt.ANY or gap["class"] == gaps]
+    if not total and absences:
+        causes = ", ".join(sorted({str(gap["cause"]) for gap in absences}))
+        say_aside(f"no rows, but {plural(len(absences), 'gap')} where there could be some ({causes})")
+        return OVER_GAP
+    if (total > 0) == (fail_if is FailIf.ANY):
+        say_aside(f"{plural(total, 'row')}: fails as --fail-if {fail_if} asks")
+        return FAILED_IF
+    return OK
 
 
 @app.command("runs", short_help="Which runs there are.")
@@ -64,32 +121,11 @@ def runs(
     if as_json:
         say_json(answer)
         return
-    _say_rows(answer, columns=RUN_COLUMNS)
+    say_rows(answer, columns=RUN_COLUMNS)
 
 
-def ask(
-    client: Client,
-    text: str,
-    *,
-    project: str | None,
-    run: str | None = None,
-    limit: int | None = None,
-    after: str | None = None,
-) -> Json:
-    """The answer to a TQL query.
-
-    Raises:
-        QueryRefusedError: the text cannot be read or meant, or its run is unknown.
-        UnreachableError: the query service did not answer.
-    """
-    body = {"query": text, "run": run, "limit": limit, "after": after}
-    try:
-        return client.post("/tql", body, project=project)
-    except RefusedError as refused:
-        raise QueryRefusedError(refused, text) from refused
-
-
-def _say_rows(answer: Json, *, query: str = "", columns: Sequence[str] | None = None) -> None:
+def say_rows(answer: Json, *, query: str = "", columns: Sequence[str] | None = None) -> None:
+    """The rows of an answer as a table, and what it says beside them."""
     rows: Sequence[Mapping[str, Any]] = answer["items"]
     shown, chosen = laid_out(rows, query)
     for line in table(shown, columns or chosen) if shown else ["no rows"]:

@@ -11,10 +11,8 @@ import typer
 
 from rankscope import _discovery
 from rankscope._home import data_folder
+from rankscope.client import ARRIVAL_PATIENCE_S
 from rankscope.up import Access, Client, DataFolder, reading
-
-ARRIVAL_PATIENCE_S = 5.0
-"""`finish` returns when every row is in the spool; from there it is in the store a second or two later."""
 
 Home = Annotated[
     Path | None,

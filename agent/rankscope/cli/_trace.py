@@ -8,10 +8,11 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
-from rankscope.cli._one_trace import TraceTree, span_lines, trace_lines
+from rankscope.cli._one_trace import span_lines, trace_lines
 from rankscope.cli._output import duration, plural, say, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
 from rankscope.cli._tree import NAME_WIDTH, branches, name_cell, rank_lines
+from rankscope.client import TraceWalk
 from rankscope.up import Client, Json, quoted
 
 SPANS_SHOWN = 400
@@ -107,7 +108,7 @@ class Asked:
         def read(below: str, **parameters: str | int | None) -> Json:
             return self._get(f"/traces/{quoted(trace_id)}{below}", **parameters)
 
-        tree = TraceTree(read, first=end)
+        tree = TraceWalk(read, first=end)
         items = tree.rows(begin, end)
         more = end < tree.total
         answer = {

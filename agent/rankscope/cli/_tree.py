@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankscope.cli._output import duration, printable
+from rankscope.cli._output import duration
+from rankscope.client import printable
 
 BAR_WIDTH = 24
 NAME_WIDTH = 40
