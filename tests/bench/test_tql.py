@@ -25,7 +25,7 @@ from tests.ground.processes import Child, answers, free_port, python
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
 ROWS = int(os.environ.get("RANKSCOPE_BENCH_ROWS") or 2_000_000)
-TIMES = 20
+TIMES = 40
 STEP = ROWS // (tql_store.RANKS * tql_store.SPANS_OF_STEP) // 2
 """In the middle of the spans."""
 
