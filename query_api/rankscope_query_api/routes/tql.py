@@ -80,7 +80,7 @@ class _Asked:
         low, high = steps_of(self.query)
         key, sections = RunKey(self.project, self.run), _sections(self.query.entity)
         found = await self.store.runs.gaps(key, sections=sections, step=low if low == high else None)
-        return [gap_json(gap) for gap in found if _touches(gap, low, high)]
+        return [gap_json(gap) for gap in found if _touches(gap, low, high=high)]
 
     async def warnings(self, *, is_empty: bool) -> Sequence[str]:
         """The keys that it names and that no stored row has."""
@@ -98,7 +98,7 @@ class _Asked:
         return bool(table.columns and table.columns[0])
 
 
-def _touches(gap: Record, low: int, high: int) -> bool:
+def _touches(gap: Record, low: int, *, high: int) -> bool:
     """Whether a gap may lie within some steps; one that names no step may."""
     first, last = gap["first_step"], gap["last_step"]
     return (first is None or first <= high) and (last is None or last >= low)

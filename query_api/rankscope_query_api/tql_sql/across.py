@@ -83,10 +83,10 @@ def across(frame: Frame, stage: Across) -> Frame:
     there = call("assumeNotNull", axis.value.copy()) if axis.present is not None else axis.value.copy()
     asked = stage.reduced
     if asked.function == "count_ranks":
-        return grouped(frame, keys, [(asked, Made((call("uniqExact", there),), "UInt64", is_nullable=False))])
+        return grouped(frame, keys, made=[(asked, Made((call("uniqExact", there),), "UInt64", is_nullable=False))])
     if asked.function == "missing_ranks":
-        return grouped(frame, keys, [(asked, _missing_ranks(there, source(_world_size(frame), frame.rows)))])
-    return _of_values(frame, stage, axis, there=there)
+        return grouped(frame, keys, made=[(asked, _missing_ranks(there, source(_world_size(frame), frame.rows)))])
+    return _of_values(frame, stage, axis=axis, there=there)
 
 
 def _world_size(frame: Frame) -> Value:
@@ -110,7 +110,7 @@ def _missing_ranks(there: Expr, size: Source) -> Made:
     return Made((call("arraySort", call("bitmapToArray", missing)),), "Array(UInt32)", is_nullable=False)
 
 
-def _of_values(frame: Frame, stage: Across, axis: Source, *, there: Expr) -> Frame:
+def _of_values(frame: Frame, stage: Across, *, axis: Source, there: Expr) -> Frame:
     keys = [key_of_groups(named, frame.scope) for named in stage.by]
     asked, level = stage.reduced, frame.level + 1
     side = source(asked.arguments[0], frame.scope)
@@ -135,7 +135,7 @@ def _of_values(frame: Frame, stage: Across, axis: Source, *, there: Expr) -> Fra
 
     made = Made((pairs,), compared.table, compared.is_nullable, compared.is_float, is_computed_behind)
     layers = [*_layers(level, arrays), [(f"compared_{level}", compared.inside[0])]]
-    return grouped(frame, keys, [(asked, made)], computed=layers)
+    return grouped(frame, keys, made=[(asked, made)], computed=layers)
 
 
 def _nan() -> Expr:

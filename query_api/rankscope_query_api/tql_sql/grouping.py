@@ -76,8 +76,8 @@ def stretches(every: Every, rows: Scope) -> GroupKey:
 def grouped(
     frame: Frame,
     keys: Sequence[GroupKey],
-    made: Sequence[tuple[Reduced, Made]],
     *,
+    made: Sequence[tuple[Reduced, Made]],
     computed: Sequence[Sequence[tuple[str, Expr]]] = (),
 ) -> Frame:
     """The groups of a frame's rows.
@@ -112,13 +112,13 @@ def grouped(
         lambda: exp.select().from_(inner.subquery(f"groups_{level}"), copy=False),
         order,
         list(order),
-        tuple(_shown(keys, [asked for asked, _ in made], outputs)),
+        tuple(_shown(keys, [asked for asked, _ in made], outputs=outputs)),
         is_grouped=True,
         level=level,
     )
 
 
-def _shown(keys: Sequence[GroupKey], made: Sequence[Reduced], outputs: Mapping[str, Source]) -> Iterator[Shown]:
+def _shown(keys: Sequence[GroupKey], made: Sequence[Reduced], *, outputs: Mapping[str, Source]) -> Iterator[Shown]:
     for key in keys:
         yield Shown(key.key, outputs[key.name].or_null, key.write)
     for asked in made:

@@ -192,7 +192,7 @@ class _Checker:
         end = _until_clause(rest[0])
         read, clauses = rest[0][:end], rest[0][end:]
         if tables := self._read(read, known):
-            self._restricted(tables, head, clauses)
+            self._restricted(tables, head=head, clauses=clauses)
         for piece in (head[1:], clauses):
             self._expression(piece, known)
 
@@ -226,7 +226,7 @@ class _Checker:
             raise UnguardedStatementError(f"the table {name} is not for queries")
         return [name]
 
-    def _restricted(self, tables: Sequence[str], head: tuple[_Part, ...], clauses: tuple[_Part, ...]) -> None:
+    def _restricted(self, tables: Sequence[str], *, head: tuple[_Part, ...], clauses: tuple[_Part, ...]) -> None:
         """Refuses a table whose rows are not those of the project alone, and an alias that hides the column."""
         compared: set[str] = set()
         if clauses and clauses[0] == "PREWHERE":

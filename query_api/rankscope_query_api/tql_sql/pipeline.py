@@ -97,7 +97,7 @@ def _aggregate(frame: Frame, stage: typed.Aggregate) -> Frame:
     if stage.every is not None:
         keys.append(stretches(stage.every, frame.rows))
     made = [reduced(one, frame.scope, rows=frame.rows, order=frame.order) for one in stage.reduced]
-    return grouped(frame, keys, list(zip(stage.reduced, made, strict=True)))
+    return grouped(frame, keys, made=list(zip(stage.reduced, made, strict=True)))
 
 
 _STAGES: dict[type, Callable[[Frame, Any], Frame]] = {
