@@ -24,7 +24,7 @@ EVERY_ROUTE = [
     *("/api/v1/traces?from=2026-11-01", f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export"),
     *(f"{RUN}/traces/export", f"{RUN}/traces/steps"),
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
-    *("/api/v1/sql", "/api/v1/sql?with-run"),
+    *("/api/v1/sql", "/api/v1/sql?with-run", "/api/v1/tql/complete", "/api/v1/tql/explain"),
 ]
 NOBODYS = "nobodys"
 """A project without a row."""
@@ -48,6 +48,9 @@ class Service:
         if bare == "/api/v1/tql":
             run = {"run": story.RUN} if given else {}
             body = {"query": "tensor.nonfinite_count >= 0 or rank >= 0", **run}
+            return await self.api.post(bare, params=query, json=body, headers=headers)
+        if bare in {"/api/v1/tql/complete", "/api/v1/tql/explain"}:
+            body = {"query": 'span.name == "' + ('x"' if bare.endswith("explain") else "")}
             return await self.api.post(bare, params=query, json=body, headers=headers)
         if bare == "/api/v1/sql":
             run = {"run": story.RUN} if given else {}
