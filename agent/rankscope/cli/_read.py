@@ -65,7 +65,7 @@ def query(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Ask in TQL: which tensors, which spans, on which rank, in which step. query_api/TQL.md is its manual.
 
-    Example: rankscope query 'tensor.nonfinite_count > 0 | first' --run demo-1 --fail-if any
+    Example: rankscope query 'tensor.nonfinite_count > 0 | first' --json
     """
     form, text = form_of(as_json=as_json, csv=csv, arrow=arrow), text_of(tql)
     if fail_if and run is None:
