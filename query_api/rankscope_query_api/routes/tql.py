@@ -48,9 +48,9 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     if body.run is not None:
         await launches_of(store, RunKey(query.project, body.run))
     checked, compiled = await asyncio.to_thread(_compiled, body, query.project)
-    page = await answered(store, compiled)
     asked = _Asked(store, checked, project=query.project, run=body.run)
-    page = replace(page, gaps=await asked.gaps())
+    page, gaps = await asyncio.gather(answered(store, compiled), asked.gaps())
+    page = replace(page, gaps=gaps)
     if body.after is None:
         page = replace(page, warnings=await asked.warnings(is_empty=page.total == 0))
     form = wanted(body.format, request.headers.get("accept"))
