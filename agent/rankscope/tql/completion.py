@@ -123,7 +123,7 @@ def _in_string(before: str, quote: int) -> Completion:
     place = _Place.of(head)
     if place is None or "STRING" not in place.accepts:
         return Completion(quote, len(before))
-    return _of_values(place, quote, len(before), prefix=prefix)
+    return _of_values(place, quote, end=len(before), prefix=prefix)
 
 
 def _of_word(head: str, word: str) -> Completion:
@@ -133,12 +133,12 @@ def _of_word(head: str, word: str) -> Completion:
         return Completion(len(head), end)
     if scope in KEYED and "PATH" in place.accepts:
         return Completion(len(head), end, prefix=word[len(scope) + 1 :], keys_of=scope)
-    found = _of_values(place, len(head), end, prefix="") if not word else Completion(len(head), end)
+    found = _of_values(place, len(head), end=end, prefix="") if not word else Completion(len(head), end)
     fitting = tuple(one for one in place.suggestions() if one.text.startswith(word))
     return Completion(len(head), end, (*found.suggestions, *fitting), values_of=found.values_of)
 
 
-def _of_values(place: "_Place", start: int, end: int, *, prefix: str) -> Completion:
+def _of_values(place: "_Place", start: int, *, end: int, prefix: str) -> Completion:
     """Words or stored values of what stands left of an operator."""
     subject = place.subject()
     if isinstance(subject, Field) and subject.type is Type.WORD:
