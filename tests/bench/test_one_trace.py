@@ -14,7 +14,7 @@ from tests.ground.processes import Child, answers, free_port, python
 DETAIL_MS, CHILDREN_MS = 150.0, 50.0
 """The promise, with chDB, warm, on an idle machine."""
 
-TIMES = 40
+TIMES = 100
 ROOT = f"{1:016x}"
 
 
