@@ -1,5 +1,6 @@
 """Brings the fixtures of the test ground to every test, and the files that take longest to the front."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,11 @@ pytest_plugins = ["tests.ground.fixtures"]
 LONGEST = ("system", "cli", "agent/agent", "ingest")
 """Folders whose files begin first. Workers take a file at a time: one that takes minutes and is taken last leaves the
 others without work, and a worker that comes back to `system` makes its site again."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in the background so, and every process that a test starts would be deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
