@@ -5,7 +5,6 @@ The same story is told twice, to the real tiers and to ones with the defect of `
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.system.site import Site
 from tests.system.test_store_faults import NETWORK
 from tests.system.trial import Trial
 from tests.system.truth import truth_of
-from tests.system.views import broken_view
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
 
@@ -70,30 +68,6 @@ def an_insert_is_answered_with_an_error_after_it_happened(trial: Trial) -> None:
     trial.finish()
 
 
-def a_view_throws_for_a_while(trial: Trial) -> None:
-    """Some tables have the rows of an insert, others do not: which, is chance (one throw in four left spans)."""
-    writer = trial.site.parts["writer"]
-    trial.await_stored()
-    writer.freeze()
-    wait_until(lambda: trial.site.entries() > 20, what="entries for a large group")
-    with broken_view(trial.site.store.client, "tensor_stats"):
-        writer.resume()
-        with suppress(TimeoutError):
-            wait_until(lambda: is_half_inserted(trial), what="an insert of which a part is stored")
-            threading.Event().wait(QUIET_S)
-    trial.await_stored(trial.stored() + 20)
-    trial.finish()
-
-
-def is_half_inserted(trial: Trial) -> bool:
-    """Whether spans are stored whose batches are not."""
-    query = """
-        SELECT (SELECT count() FROM spans WHERE run_id = {run:String})
-            > (SELECT sum(rows_spans) FROM batches WHERE run_id = {run:String})"""
-    ((is_more,),) = trial.site.store.client.query(query, parameters={"run": trial.run}).result_rows
-    return bool(is_more)
-
-
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[Callable[[str], Trial]]:
     """Begins a run at a site of its own, with a defect or without."""
@@ -125,7 +99,7 @@ def judged(trial: Trial, *, has_defect: bool) -> Report:
 STORIES: dict[str, Story] = {
     "free_at_accept": the_broker_is_emptied_before_the_writer_read,
     "no_presence_check": the_broker_is_emptied_after_an_insert,
-    "bisect_after_an_error": a_view_throws_for_a_while,
+    "bisect_after_an_error": an_insert_is_answered_with_an_error_after_it_happened,
 }
 
 
