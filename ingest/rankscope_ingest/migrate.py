@@ -109,9 +109,8 @@ async def _apply(tables: Tables, statement: str) -> None:
         await tables.command(statement)
         return
     view, aside = altered[1], f"{altered[1]}_aside"
-    await tables.command(
-        f"RENAME TABLE IF EXISTS {aside} TO {view}"
-    )  # where the store was killed between the two names
+    # Where the store was killed between the two names.
+    await tables.command(f"RENAME TABLE IF EXISTS {aside} TO {view}")
     await tables.command(statement)
     await tables.command(f"RENAME TABLE {view} TO {aside}, {aside} TO {view}")
 
