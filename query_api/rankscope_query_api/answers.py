@@ -23,6 +23,8 @@ Key: TypeAlias = tuple[int | str, ...]
 
 _SECOND_NS = 10**9
 _TO_SECONDS = len("2026-11-29T18:21:53")
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""0001-01-01 and 9999-12-31T23:59:59Z: between them ISO-8601 has four digits for a year."""
 
 _NS = re.compile(r"-?[0-9]{1,19}")
 _FRACTION = re.compile(r"(?<=[0-9])[.,][0-9]+")
@@ -99,9 +101,21 @@ def moment(name: str, time_ns: int | None) -> dict[str, Json]:
     """A time as two fields: `name`, ISO-8601 with nine decimals in UTC, and `name_ns`, ns since the epoch."""
     if time_ns is None:
         return {name: None, f"{name}_ns": None}
-    whole, fraction = divmod(time_ns, _SECOND_NS)
+    return {name: iso_time(time_ns), f"{name}_ns": time_ns}
+
+
+def iso_time(ticks: int, digits: int = 9) -> str:
+    """A time as ISO-8601 in UTC; as a number of seconds where a year has no four digits.
+
+    Args:
+        ticks: 10 ** -digits s since the epoch.
+        digits: Decimals, 0 to 9.
+    """
+    whole, fraction = divmod(ticks, 10**digits)
+    if not _FIRST_SECOND <= whole <= _LAST_SECOND:
+        return str(whole)
     text = datetime.fromtimestamp(whole, UTC).isoformat()[:_TO_SECONDS]
-    return {name: f"{text}.{fraction:09d}Z", f"{name}_ns": time_ns}
+    return f"{text}.{fraction:0{digits}d}Z" if digits else f"{text}Z"
 
 
 def moment_ns(text: str) -> int:

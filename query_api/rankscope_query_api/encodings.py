@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from enum import StrEnum
 from functools import cache
 from typing import Any, cast
@@ -18,7 +18,7 @@ from typing import Any, cast
 import orjson
 from starlette.responses import Response
 
-from rankscope_query_api.answers import Json, conventional, json_answer
+from rankscope_query_api.answers import Json, conventional, iso_time, json_answer
 
 
 class Format(StrEnum):
@@ -38,9 +38,6 @@ MEDIA_TYPES = {
 
 _WRAPPED = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
 _OUTER = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
-_TO_SECONDS = len("2026-11-29T18:21:53")
-_LAST_SECOND = 253_402_300_799
-"""9999-12-31T23:59:59Z: the last one that ISO-8601 has four digits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +257,3 @@ def _same(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """A date, or what no view has: as text."""
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def iso_time(ticks: int, digits: int) -> str:
-    """A time as ISO-8601 in UTC with as many decimals; as a number of seconds where a year has no four digits."""
-    whole, fraction = divmod(ticks, 10**digits)
-    if not -62_135_596_800 <= whole <= _LAST_SECOND:
-        return str(whole)
-    text = datetime.fromtimestamp(whole, UTC).isoformat()[:_TO_SECONDS]
-    return f"{text}.{fraction:0{digits}d}Z" if digits else f"{text}Z"

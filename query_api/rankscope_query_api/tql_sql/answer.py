@@ -4,7 +4,6 @@ Values stay plain Python here; the service's JSON conventions (strings for `_ns`
 where a response is made.
 """
 
-import datetime as dt
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Origin, Type
 from rankscope.tql.typed import Apply, Column, History, Key, Output, Value
 from rankscope_proto import names
+from rankscope_query_api.answers import iso_time
 from rankscope_query_api.tql_sql.expressions import alias, call, column, text_of
 from rankscope_query_api.tql_sql.scope import Scope
 from rankscope_query_api.tql_sql.sources import source
@@ -25,7 +25,6 @@ Item = dict[str, Any]
 Writer = Callable[[Item, str, Any], None]
 """Adds a selected value to an item, under the column's name or what it makes of it."""
 
-_SECOND_NS = 1_000_000_000
 _HEADER = ("run.id", "launch", "rank")
 _IDENTITY = ("run.id", "trace.id")
 _FLAGS = {Entity.TENSOR: names.TENSOR_FLAGS, Entity.SPAN: names.SPAN_FLAGS}
@@ -100,13 +99,6 @@ def _write_trace_id(item: Item, name: str, value: int | None, /) -> None:
 
 def _write_maps(item: Item, name: str, value: tuple[dict[str, str], dict[str, float]], /) -> None:
     item[name] = {**value[0], **value[1]}
-
-
-def iso_time(time_ns: int) -> str:
-    """Ns since the epoch as ISO-8601 in UTC, nine decimals."""
-    whole, fraction = divmod(time_ns, _SECOND_NS)
-    moment = dt.datetime.fromtimestamp(whole, dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
 
 
 _BY_TYPE: Mapping[Type, Writer] = {Type.TIME: _write_time, Type.DURATION: _write_duration, Type.BOOL: _write_bool}

@@ -6,7 +6,7 @@ from typing import Any
 
 from rankscope.tql import typed
 from rankscope.tql.fields import Field, Type
-from rankscope_query_api.tql_sql.answer import iso_time
+from rankscope_query_api.answers import iso_time
 
 
 def written(node: typed.Condition | typed.Value) -> str:
