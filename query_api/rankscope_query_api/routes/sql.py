@@ -1,6 +1,7 @@
 """SQL: one SELECT over the views of the contract in, its rows out."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -48,9 +49,9 @@ async def run_sql(request: Request, body: SqlBody, *, query: Annotated[InProject
         await launches_of(store, RunKey(query.project, body.run))
     statement = await asyncio.to_thread(_compiled, body, query.project)
     table = await _asked(store, statement)
-    rows = Rows(titled(statement, table), table.types, [column[: body.limit] for column in table.columns])
-    said = _said(rows, is_cut=any(len(column) > body.limit for column in table.columns))
-    return response(said, rows, form=wanted(body.format, request.headers.get("accept")))
+    form = wanted(body.format, request.headers.get("accept"))
+    # In a thread: 64 MiB take seconds to write, and the loop answers others meanwhile.
+    return await asyncio.to_thread(_answered, titled(statement, table), table, limit=body.limit, form=form)
 
 
 def _compiled(body: SqlBody, project: str) -> Statement:
@@ -68,15 +69,23 @@ async def _asked(store: TraceStore, statement: Statement) -> Table:
         raise refused(error.said) from error
 
 
-def _said(rows: Rows, *, is_cut: bool) -> dict[str, Json]:
+def _answered(names: Sequence[str], table: Table, *, limit: int, form: Format) -> Response:
+    rows = Rows(names, table.types, [column[:limit] for column in table.columns])
+    said = _said(
+        rows, items=rows.items() if form is Format.JSON else (), is_cut=any(len(one) > limit for one in table.columns)
+    )
+    return response(said, rows, form=form)
+
+
+def _said(rows: Rows, *, items: Sequence[Mapping[str, Json]], is_cut: bool) -> dict[str, Json]:
     """The envelope of every list; how many rows there are beyond the limit is not counted."""
-    items = rows.items()
-    cut = f"the answer ends at its limit of {len(items)} rows, and there are more: raise `limit`, or order and continue"
+    returned = len(rows.columns[0]) if rows.columns else 0
+    cut = f"the answer ends at its limit of {returned} rows, and there are more: raise `limit`, or order and continue"
     return {
         "columns": [{"name": name, "type": kind} for name, kind in zip(rows.names, rows.types, strict=True)],
         "items": items,
-        "total": None if is_cut else len(items),
-        "returned": len(items),
+        "total": None if is_cut else returned,
+        "returned": returned,
         "truncated": is_cut,
         "next": None,
         "warnings": [cut] if is_cut else [],

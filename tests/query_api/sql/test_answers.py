@@ -2,12 +2,15 @@
 
 import csv
 import io
+import threading
 from typing import Any, cast
 
 import httpx
 import pyarrow as pa
 import pytest
 
+from rankscope_query_api import encodings
+from rankscope_query_api.encodings import Rows
 from tests.query_api import story
 from tests.query_api.sql.sending import refused, row, rows, send
 
@@ -195,3 +198,29 @@ async def test_an_answer_without_rows_has_its_columns_in_every_format(client: ht
     assert (await send(client, query, format="csv")).text == "rank,start\r\n"
     table = arrow(await send(client, query, format="arrow"))
     assert (table.num_rows, table.schema.names) == (0, ["rank", "start"])
+
+
+@pytest.mark.parametrize(("form", "objects"), [("json", 1), ("csv", 0), ("arrow", 0)])
+async def test_an_answer_is_written_once_and_not_by_the_thread_that_answers_others(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, form: str, objects: int
+) -> None:
+    written: list[int] = []
+    made: list[int] = []
+    items, write = Rows.items, encodings.response
+
+    def made_items(rows: Rows) -> list[dict[str, Any]]:
+        made.append(threading.get_ident())
+        return items(rows)
+
+    def wrote(*given: Any, **named: Any) -> Any:
+        written.append(threading.get_ident())
+        return write(*given, **named)
+
+    monkeypatch.setattr(Rows, "items", made_items)
+    monkeypatch.setattr("rankscope_query_api.routes.sql.response", wrote)
+
+    answer = await send(client, "SELECT rank FROM spans", format=form)
+
+    assert answer.status_code == 200
+    assert (len(made), len(written)) == (objects, 1)
+    assert threading.get_ident() not in made + written
