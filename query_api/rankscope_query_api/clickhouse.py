@@ -45,8 +45,9 @@ _BAD_PATTERN_CODE = 427
 _TIMED_OUT_CODES = frozenset({159, 394})
 """It ran too long, or was ended from elsewhere."""
 
-_OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 209, 210, 243, 999, 1000, 1001, 1002})
-"""A fault in the store, a file, a connection or a disk of it: no statement is to blame."""
+_OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 202, 209, 210, 243, 439, 516, 999, 1000, 1001, 1002})
+"""A fault in the store, a file, a connection or a disk of it, too many queries or threads, a password that is no longer
+right: no statement is to blame."""
 
 _TIMES_AS_TICKS = {"DateTime*": "int"}
 """Python's own times end at microseconds."""

@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
@@ -136,3 +137,19 @@ async def test_what_the_service_counts_names_routes_and_no_runs(client: httpx.As
 
     assert 'rankscope_query_requests_total{route="/api/v1/runs/{run}",status="200"} 1.0' in text
     assert "bright-otter" not in text
+
+
+@pytest.mark.parametrize("code", [202, 439, 516])
+async def test_a_store_that_is_busy_or_lets_nobody_in_is_not_the_statements_fault(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_given: object, **_named: object) -> None:
+        error = DatabaseError(f"Code: {code}. DB::Exception: not now")
+        vars(error)["code"] = code
+        raise error
+
+    monkeypatch.setattr("clickhouse_connect.driver.httpclient.HttpClient.query", refuse)
+
+    error = error_in(await client.post("/api/v1/sql", json={"query": "SELECT 1 AS one"}), status=500)
+
+    assert error["message"].startswith("the store failed at a query")
