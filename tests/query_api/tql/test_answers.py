@@ -56,6 +56,13 @@ def test_counts_keep_the_group_of_rows_without_a_value(ask: Asked) -> None:
     assert {item["attr.device"]: item["count"] for item in items} == {name: devices.count(name) for name in devices}
 
 
+@pytest.mark.parametrize("function", ["spread", "skew", "zscore", "slowest", "median"])
+def test_comparing_ranks_of_which_none_has_a_value_is_missing(ask: Asked, function: str) -> None:
+    found = ask.page(f"missing(tensor.mean) | across rank: {function}(tensor.mean)").items
+
+    assert [item[function] for item in found] == [None]
+
+
 def test_a_join_returns_the_first_scopes_rows_whose_rank_and_step_have_a_span(ask: Asked) -> None:
     query = "tensor.nonfinite_count > 0 and span.duration > 1ms and missing(span.error_type) and step >= 0"
 

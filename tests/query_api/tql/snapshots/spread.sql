@@ -1,12 +1,12 @@
 SELECT nullIf("g1_0", -1) AS c0, nullIf("g1_1", '') AS c1, "compared_1" AS c2, multiIf(NOT ("g1_0" <> -1), 2, 0) AS k0, "g1_0" AS k1, multiIf(NOT ("g1_1" <> ''), 2, 0) AS k2, "g1_1" AS k3
 FROM (
-  SELECT *, if(isInfinite((arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0)) AND arrayCount("one" -> isInfinite("one"), "floats_1") = 0, NULL, (arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0)) AS compared_1
+  SELECT *, if(empty("values_1"), NULL, if(isInfinite((arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0)) AND arrayCount("one" -> isInfinite("one"), "floats_1") = 0, NULL, (arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0))) AS compared_1
   FROM (
     SELECT *, "values_1" AS floats_1
     FROM (
       SELECT *, tupleElement("kept_1", 1) AS ranks_1, tupleElement("kept_1", 2) AS values_1
       FROM (
-        SELECT *, arrayFilter(("one", "next") -> tupleElement("one", 1) <> "next", "ordered_1", arrayPushBack(arrayPopFront(tupleElement("ordered_1", 1)), -2)) AS kept_1
+        SELECT *, arrayFilter(("one", "next") -> tupleElement("one", 1) <> "next", "ordered_1", arraySlice(arrayPushBack(tupleElement("ordered_1", 1), -2), 2)) AS kept_1
         FROM (
           SELECT *, arraySort("a1_0_0") AS ordered_1
           FROM (
@@ -29,13 +29,13 @@ LIMIT {limit:UInt64}
 
 SELECT count() AS total
 FROM (
-  SELECT *, if(isInfinite((arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0)) AND arrayCount("one" -> isInfinite("one"), "floats_1") = 0, NULL, (arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0)) AS compared_1
+  SELECT *, if(empty("values_1"), NULL, if(isInfinite((arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0)) AND arrayCount("one" -> isInfinite("one"), "floats_1") = 0, NULL, (arrayMax("values_1") - arrayMin("values_1")) / nullIf(abs(arrayReduce({p1:String}, "floats_1")), 0))) AS compared_1
   FROM (
     SELECT *, "values_1" AS floats_1
     FROM (
       SELECT *, tupleElement("kept_1", 1) AS ranks_1, tupleElement("kept_1", 2) AS values_1
       FROM (
-        SELECT *, arrayFilter(("one", "next") -> tupleElement("one", 1) <> "next", "ordered_1", arrayPushBack(arrayPopFront(tupleElement("ordered_1", 1)), -2)) AS kept_1
+        SELECT *, arrayFilter(("one", "next") -> tupleElement("one", 1) <> "next", "ordered_1", arraySlice(arrayPushBack(tupleElement("ordered_1", 1), -2), 2)) AS kept_1
         FROM (
           SELECT *, arraySort("a1_0_0") AS ordered_1
           FROM (
