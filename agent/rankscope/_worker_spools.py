@@ -111,11 +111,10 @@ class WorkerSpools:
 
 def _is_over(folder: Path, one: Adopted) -> bool:
     try:
-        is_removed = one.finish()
+        return not folder.exists() or one.finish()
     except (OSError, SpoolError) as error:
         _put_off(folder, error)
-        is_removed = False
-    return is_removed or not folder.exists()
+        return False
 
 
 def _close(folder: Path, one: Adopted) -> None:

@@ -1,6 +1,8 @@
 """A rank sends what its workers spooled, whatever became of one of the spools."""
 
+import errno
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -99,3 +101,25 @@ def test_a_spool_that_is_gone_is_sent_no_longer(
 
     wait_until(lambda: closed == [folder], what="it is closed")
     sending.close(0.0)
+
+
+def test_a_folder_of_which_the_disk_says_nothing_is_looked_at_again_and_raises_nothing(
+    sending: WorkerSpools, gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.lags.set()
+    silent = worker(tmp_path)
+    wait_until(lambda: len(gateway.accepted) == 2, what="it is taken")
+    is_there, asked = Path.exists, threading.Semaphore(0)
+
+    def failing(self: Path) -> bool:
+        if self == silent:
+            asked.release()
+            raise OSError(errno.EIO, "Input/output error")
+        return is_there(self)
+
+    monkeypatch.setattr(Path, "exists", failing)
+    assert all(asked.acquire(timeout=30) for _ in range(2)), "it is not looked at again"
+    sending.close(0.0)
+    monkeypatch.undo()
+
+    assert spools(tmp_path) == [silent]
