@@ -24,6 +24,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from rankscope_proto.key_limits import AS_THE_SERVICE_ALLOWS, KeyLimits
+
 __all__ = [
     "EVERY_PROJECT",
     "KeyFile",
@@ -73,11 +75,13 @@ class Principal:
         key_id: 8 hex digits: the public half of the key, for logs.
         scopes: What it may do.
         projects: Where; EVERY_PROJECT among them: everywhere.
+        limits: What one of its queries may cost.
     """
 
     key_id: str
     scopes: frozenset[Scope]
     projects: frozenset[str]
+    limits: KeyLimits = AS_THE_SERVICE_ALLOWS
 
     def may(self, scope: Scope, project: str | None = None) -> bool:
         """Whether the key has the scope, and that in the project where one is named."""
@@ -108,6 +112,7 @@ class StoredKey:
         created_ns: Since the epoch.
         expires_ns: Since the epoch; from then on it is no key. None: it does not expire.
         revoked_ns: Since the epoch. None: it is not revoked.
+        limits: What one of its queries may cost.
     """
 
     key_id: str
@@ -118,6 +123,7 @@ class StoredKey:
     created_ns: int
     expires_ns: int | None = None
     revoked_ns: int | None = None
+    limits: KeyLimits = AS_THE_SERVICE_ALLOWS
 
     def is_valid(self, now_ns: int) -> bool:
         """Whether it is neither revoked nor expired."""
@@ -165,7 +171,7 @@ class KeyRing:
         is_same = hmac.compare_digest(digest, stored.digest if stored else _NO_DIGEST)
         if stored is None or not is_same or not stored.is_valid(self._clock()):
             return None
-        return Principal(stored.key_id, stored.scopes, stored.projects)
+        return Principal(stored.key_id, stored.scopes, stored.projects, stored.limits)
 
     def _current(self) -> Mapping[str, StoredKey]:
         """The file's keys, read again where it changed since."""
@@ -201,6 +207,7 @@ class KeyFile:
         *,
         name: str = "",
         lifetime_ns: int | None = None,
+        limits: KeyLimits = AS_THE_SERVICE_ALLOWS,
     ) -> tuple[str, StoredKey]:
         """Add a key; the file and its folder are made where they are absent.
 
@@ -209,6 +216,7 @@ class KeyFile:
             scopes: What it may do.
             name: For the list.
             lifetime_ns: From now until it expires; None: never.
+            limits: What one of its queries may cost.
 
         Returns:
             The key itself, which is written nowhere, and what is stored of it.
@@ -226,7 +234,8 @@ class KeyFile:
             key = f"rsk_{key_id}_{secrets.token_urlsafe(32)}"
             expires_ns = None if lifetime_ns is None else now + lifetime_ns
             digest = sha256(key.encode()).hexdigest()
-            keys[key_id] = StoredKey(key_id, name, digest, kept_scopes, kept_projects, now, expires_ns)
+            stored = StoredKey(key_id, name, digest, kept_scopes, kept_projects, now, expires_ns, limits=limits)
+            keys[key_id] = stored
         return key, keys[key_id]
 
     def revoke(self, key_id: str) -> StoredKey | None:
@@ -316,6 +325,7 @@ def _stored(entry: Any) -> StoredKey:
         created_ns=int(entry["created_ns"]),
         expires_ns=_optional(entry["expires_ns"]),
         revoked_ns=_optional(entry["revoked_ns"]),
+        limits=KeyLimits(**entry.get("limits", {})),  # a limit that this release does not know is not passed over
     )
 
 
@@ -365,4 +375,5 @@ def _entry(stored: StoredKey) -> dict[str, object]:
         "created_ns": stored.created_ns,
         "expires_ns": stored.expires_ns,
         "revoked_ns": stored.revoked_ns,
+        "limits": stored.limits.given(),
     }

@@ -4,17 +4,21 @@ from pathlib import Path
 
 import pytest
 
+from rankscope_proto.key_limits import KeyLimits
 from rankscope_proto.keys import EVERY_PROJECT, KeyRing, Scope
 from tests.cli.programs import rankscope
 
 
 def test_a_made_key_is_one_of_the_file_with_its_scopes_and_projects(tmp_path: Path) -> None:
-    made = rankscope("keys", "create", "--project", "llm", "--project", "vision", "--json", home=tmp_path).json
+    limits = ("--max-seconds", "2.5", "--max-rows-read", "1000", "--max-memory", "2GiB", "--max-result-rows", "9")
+    made = rankscope("keys", "create", "--project", "llm", "--project", "vision", *limits, "--json", home=tmp_path).json
 
     principal = KeyRing(tmp_path / "keys.json").principal(made["key"])
     assert principal is not None
     assert principal.projects == {"llm", "vision"}
     assert principal.scopes == {Scope.INGEST, Scope.READ}
+    assert principal.limits == KeyLimits(2.5, 1000, 2**31, 9)
+    assert made["limits"] == principal.limits.given()
     assert made["file"] == str(tmp_path / "keys.json")
     assert made["expires"] is None
 
@@ -60,6 +64,7 @@ def test_an_unknown_key_cannot_be_revoked(tmp_path: Path) -> None:
         ["--project", "llm", "--project", "a/b"],
         ["--project", "llm", "--expires", "soon"],
         ["--project", "llm", "--scope", "all"],
+        *(["--project", "llm", *limit] for limit in (["--max-seconds", "-1"], ["--max-memory", "512kB"])),
     ],
 )
 def test_a_key_that_cannot_be_meant_is_a_wrong_call(wrong: list[str], tmp_path: Path) -> None:

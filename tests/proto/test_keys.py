@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rankscope_proto.key_limits import KeyLimits
 from rankscope_proto.keys import EVERY_PROJECT, KeyFile, KeyFileError, KeyRing, Principal, Scope, bearer, masked
 
 DAY_NS = 86_400 * 10**9
@@ -219,3 +220,30 @@ def test_a_masked_key_shows_its_public_half(path: Path) -> None:
     assert masked(key) == f"{key[:13]}***"
     assert masked("secret") == "***"
     assert masked(None) == "none"
+
+
+def test_a_key_brings_the_limits_it_was_made_with_and_one_of_an_older_file_has_none(path: Path) -> None:
+    limits = KeyLimits(seconds=0.5, rows_read=10**9)
+    key, _ = KeyFile(path).create(["llm"], [Scope.READ], limits=limits)
+    made = KeyRing(path).principal(key)
+    document = json.loads(path.read_text())
+    del document["keys"][0]["limits"]
+    path.write_text(json.dumps(document))
+    older = KeyRing(path).principal(key)
+
+    assert made is not None
+    assert older is not None
+    assert (made.limits, older.limits) == (limits, KeyLimits())
+
+
+@pytest.mark.parametrize(
+    "limits", [{"rows": 5}, {"rows_read": 0}, {"seconds": "1"}, {"result_rows": True}, {"seconds": -1}]
+)
+def test_a_limit_that_is_not_understood_makes_no_key_wider(limits: dict[str, object], path: Path) -> None:
+    read_key(path)
+    document = json.loads(path.read_text())
+    document["keys"][0]["limits"] = limits
+    path.write_text(json.dumps(document))
+
+    with pytest.raises(KeyFileError, match="is damaged"):
+        KeyRing(path)

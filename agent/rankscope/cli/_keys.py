@@ -18,10 +18,14 @@ from rankscope.cli._errors import NotThereError, WrongCallError
 from rankscope.cli._output import say, say_aside, say_json, table
 from rankscope.cli._source import AsJson, Home, chosen_folder
 from rankscope.up import UpError
+from rankscope_proto.key_limits import KeyLimits
 from rankscope_proto.keys import EVERY_PROJECT, KeyFile, KeyFileError, Scope, StoredKey
 
 FILE = "keys.json"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+BYTES = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SERVICES = "as the service allows"
 
 keys = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(keys, name="keys", short_help="Make, list and revoke API keys.", help="Make, list and revoke API keys.")
@@ -62,11 +66,33 @@ def create(  # noqa: PLR0913 - one for each option
             envvar="RANKSCOPE_KEYS_EXPIRES", help="Its lifetime, such as 90d or 12h.", show_default="for good"
         ),
     ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(envvar="RANKSCOPE_KEYS_MAX_SECONDS", help="Longest time of one query.", show_default=_SERVICES),
+    ] = None,
+    max_rows_read: Annotated[
+        int | None,
+        typer.Option(envvar="RANKSCOPE_KEYS_MAX_ROWS_READ", help="Rows one query may read.", show_default=_SERVICES),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            envvar="RANKSCOPE_KEYS_MAX_MEMORY",
+            help="Memory one query may take in the store, such as 512MiB.",
+            show_default=_SERVICES,
+        ),
+    ] = None,
+    max_result_rows: Annotated[
+        int | None,
+        typer.Option(envvar="RANKSCOPE_KEYS_MAX_RESULT_ROWS", help="Rows one answer may have.", show_default=_SERVICES),
+    ] = None,
     path: KeysFile = None,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key. It is shown this once: the file keeps a digest.
+
+    The --max options hold for each TQL or SQL query with the key, below what the query service allows itself.
 
     Example: rankscope keys create --project llm --scope ingest --expires 90d
     """
@@ -76,7 +102,8 @@ def create(  # noqa: PLR0913 - one for each option
             checked_id("--project", one)
     file = key_path(path, home)
     try:
-        key, stored = KeyFile(file).create(project, scopes, name=name, lifetime_ns=_lifetime_ns(expires))
+        limits = KeyLimits(max_seconds, max_rows_read, _bytes(max_memory), max_result_rows)
+        key, stored = KeyFile(file).create(project, scopes, name=name, lifetime_ns=_lifetime_ns(expires), limits=limits)
     except KeyFileError as error:
         raise UpError(str(error)) from error
     except ValueError as error:
@@ -102,8 +129,16 @@ def list_keys(path: KeysFile = None, *, home: Home = None, as_json: AsJson = Fal
     if as_json:
         say_json({"items": items})
         return
-    shown = [{**item, "scopes": ",".join(item["scopes"]), "projects": ",".join(item["projects"])} for item in items]
-    for line in table(shown, ("id", "state", "scopes", "projects", "name", "created", "expires")):
+    shown = [
+        {
+            **item,
+            "scopes": ",".join(item["scopes"]),
+            "projects": ",".join(item["projects"]),
+            "limits": ",".join(f"{name}={value}" for name, value in item["limits"].items()),
+        }
+        for item in items
+    ]
+    for line in table(shown, ("id", "state", "scopes", "projects", "name", "created", "expires", "limits")):
         say(line)
 
 
@@ -151,6 +186,21 @@ def _lifetime_ns(text: str | None) -> int | None:
     return int(found[1]) * SECONDS[found[2]] * 10**9
 
 
+def _bytes(text: str | None) -> int | None:
+    """A size in bytes.
+
+    Raises:
+        WrongCallError: it is none.
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,15}) ?(|KiB|MiB|GiB)", text.strip())
+    size = int(found[1]) * BYTES[found[2]] if found else 0
+    if size < BYTES["MiB"]:
+        raise WrongCallError(f"--max-memory {text!r} is no size from 1MiB on", hint="write it as 512MiB or 2GiB")
+    return size
+
+
 def _json(stored: StoredKey) -> dict[str, Any]:
     return {
         "id": stored.key_id,
@@ -161,6 +211,7 @@ def _json(stored: StoredKey) -> dict[str, Any]:
         "created": _moment(stored.created_ns),
         "expires": _moment(stored.expires_ns),
         "revoked": _moment(stored.revoked_ns),
+        "limits": stored.limits.given(),
     }
 
 
