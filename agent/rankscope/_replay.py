@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.errors import Unavailable
-from rankscope.spool import SpoolError, SpoolHead, SpoolHeldError, SpoolReader, Standing, spools
+from rankscope.spool import SpoolError, SpoolHead, SpoolHeldError, SpoolReader, Standing, spools, was_removed
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -98,7 +98,7 @@ def _missing(root: Path, own: Path) -> dict[Path, int]:
         try:
             reader = SpoolReader(folder)
         except SpoolError:
-            if (folder / "spool.json").exists():  # else its sender has just removed it
+            if not was_removed(folder):  # else its sender has just removed it
                 found[folder] = 1  # nobody can say more
             continue
         if folder == own or reader.owner_is_gone:

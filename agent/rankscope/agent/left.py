@@ -1,9 +1,10 @@
 """What the spools of a root still hold. Needs no gRPC: it is asked by whoever waits."""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.spool import SpoolError, SpoolReader, spools
+from rankscope.spool import SpoolError, SpoolReader, spools, was_removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,9 @@ def left_in(root: Path, *, run_id: str | None = None, since_ns: int = 0) -> list
 
 def _unread(folder: Path) -> list[Left]:
     """A spool of which nothing can be read counts as left, whoever asks; one that was just removed does not."""
-    if not (folder / "spool.json").exists():
+    if was_removed(folder):
         return []
-    size = sum(segment.stat().st_size for segment in folder.glob("*.seg"))
+    size = 0
+    with contextlib.suppress(OSError):
+        size = sum(segment.stat().st_size for segment in folder.glob("*.seg"))
     return [Left("", -1, str(folder), 0, size)]

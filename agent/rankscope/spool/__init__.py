@@ -14,7 +14,7 @@ from rankscope.spool._head import SpoolHead, Trust
 from rankscope.spool._locks import FolderLock, Holder
 from rankscope.spool._places import default_bytes, file_system_of, is_local
 from rankscope.spool._reader import SpoolReader
-from rankscope.spool._staging import living, spools, stage_out
+from rankscope.spool._staging import living, spools, stage_out, was_removed
 from rankscope.spool._standing import SENT_MARK, Standing, is_copied, mark_copied
 from rankscope.spool._writer import SpoolWriter, refuse_elsewhere
 
@@ -40,4 +40,5 @@ __all__ = [
     "refuse_elsewhere",
     "spools",
     "stage_out",
+    "was_removed",
 ]

@@ -21,7 +21,8 @@ HEX = 32
 def spools(root: Path) -> list[Path]:
     """The folders of the spools below a root, oldest process start first; none where there is no root.
 
-    Folders that were staged out are named `<node>-<incarnation>`, others `<incarnation>`.
+    Folders that were staged out are named `<node>-<incarnation>`, others `<incarnation>`. A folder of such a name that
+    cannot be looked into counts: whoever opens it gets the error, and the others are not held up by it.
 
     Raises:
         SpoolError: the root cannot be listed now: what is in it is not known.
@@ -38,8 +39,23 @@ def spools(root: Path) -> list[Path]:
 def _is_spool(entry: "os.DirEntry[str]") -> bool:
     tail = entry.name[-HEX:]
     is_named = len(tail) == HEX and all(digit in "0123456789abcdef" for digit in tail)
+    if not is_named or entry.name.startswith("."):
+        return False
     folder = Path(entry.path)
-    return is_named and not entry.name.startswith(".") and ((folder / FILE).exists() or bool(segment_paths(folder)))
+    try:
+        return (folder / FILE).exists() or bool(segment_paths(folder))
+    except NotADirectoryError:
+        return False
+    except OSError:
+        return True
+
+
+def was_removed(folder: Path) -> bool:
+    """Whether a spool is there no more; False where the disk does not say."""
+    try:
+        return not (folder / FILE).exists()
+    except OSError:
+        return False
 
 
 def living(root: Path) -> int:

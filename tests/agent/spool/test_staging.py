@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.spool import SENT_MARK, SpoolError, SpoolReader, is_copied, mark_copied, spools, stage_out
+from rankscope.spool import SENT_MARK, SpoolError, SpoolReader, is_copied, mark_copied, spools, stage_out, was_removed
 from rankscope.spool._disk import segment_paths
 from tests.agent.spool.sources import Source, assert_true_to, frames, own, spooled, writer
 
@@ -145,3 +145,20 @@ def test_where_the_disk_takes_no_file_the_name_of_one_says_that_there_is_a_copy(
     assert is_copied(tmp_path)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         mark_copied(tmp_path)
+
+
+def test_a_folder_of_which_the_disk_says_nothing_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unread, whole = (spooled(tmp_path, Source(who=own()), 1) for _ in range(2))
+    is_there = Path.exists
+
+    def failing(self: Path) -> bool:
+        if self.parent == unread:
+            raise OSError(errno.EACCES, "Permission denied")
+        return is_there(self)
+
+    monkeypatch.setattr(Path, "exists", failing)
+
+    assert set(spools(tmp_path)) == {unread, whole}
+    assert not was_removed(unread)
