@@ -132,7 +132,11 @@ def _between(node: typed.Between, scope: Scope) -> Expr:
     bounds = [
         _binary(side.value, end.value, operator=operator) for end, operator in zip(ends, (">=", "<="), strict=True)
     ]
-    certain = isinstance(node.low, typed.Constant) and not holds_of_absent(side, ">=", value=node.low.value)
+    certain = (
+        isinstance(node.low, typed.Constant)
+        and isinstance(node.high, typed.Constant)  # another end may be missing, and must be there
+        and not holds_of_absent(side, ">=", value=node.low.value)
+    )
     return _guarded(all_of(bounds), [side, *ends], certain=certain)
 
 

@@ -195,7 +195,7 @@ class Maker:
                 other = self.side(self.of(kind, *([*_NUMBERS_ONLY - {kind}] if kind in _NUMBERS_ONLY else [])), 1)
                 return typed.Compare(self.of(*SYMBOLS), *self.of((value, other), (other, value)))
             case "between":
-                return typed.Between(value, self.constant(kind), self.constant(kind))
+                return typed.Between(value, self.side(kind, 1), self.side(kind, 1))
             case "one of":
                 return typed.OneOf(value, tuple(self.constant(kind) for _ in range(self.of(1, 2, 3))))
             case "exists":

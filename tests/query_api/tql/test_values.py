@@ -247,6 +247,17 @@ def test_a_value_is_between_or_among_constants_as_numbers_are(pairs: Pairs, pool
     assert [bool(value) for value in inside] == [a is not None and b is not None and -1 <= a <= b for a, b in rows]
 
 
+def test_nothing_lies_between_a_constant_and_an_end_that_is_missing(pairs: Pairs) -> None:
+    quotient = typed.Arithmetic("/", output("a", "i"), output("b", "i"), Type.FLOAT)
+    lowest = typed.Constant(-(2.0**64), Type.FLOAT, "Float64")
+    within_it = typed.Between(typed.Constant(-1, Type.INTEGER, "Int64"), lowest, quotient)
+
+    found = pairs.ask("i", "i", lambda scope: condition(within_it, scope))
+
+    values = [computed("/", *pair, kind=Type.FLOAT) for pair in pairs.of("i", "i")]
+    assert [bool(value) for value in found] == [value is not None and value >= -1 for value in values]
+
+
 def test_a_condition_of_missing_values_is_false_and_its_opposite_true(pairs: Pairs) -> None:
     quotient = typed.Arithmetic("/", output("a", "i"), output("b", "i"), Type.FLOAT)
     compared = typed.Compare("!=", quotient, typed.Constant(1.0, Type.FLOAT, "Float64"))
