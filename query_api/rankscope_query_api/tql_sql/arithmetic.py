@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Type
-from rankscope_query_api.tql_sql.expressions import all_of, call, number
+from rankscope_query_api.tql_sql.expressions import all_of, any_of, call, number
 from rankscope_query_api.tql_sql.scope import Source
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
@@ -188,7 +188,7 @@ def _first_present(sides: Sequence[Source]) -> Source:
     parts = [part for side in sides for part in (_is_present(side), convert(side))]
     present = None
     if all(side.present is not None for side in sides):
-        present = exp.Paren(this=exp.or_(*presence(sides), copy=False))
+        present = exp.Paren(this=any_of(presence(sides)))
     value = call("multiIf", *parts, exp.null())
     is_float = any(side.is_float for side in sides)
     return Source(value, present, nullable=True, absent=None, is_float=is_float, table=table)

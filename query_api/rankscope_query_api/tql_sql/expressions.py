@@ -4,10 +4,14 @@ import re
 from collections.abc import Sequence
 
 from sqlglot import exp
+from sqlglot.dialects.clickhouse import ClickHouse
 from sqlglot.expressions.core import Expr
 
 _SPACE_IN_PLACEHOLDER = re.compile(r"\{(\w+): ")
 """clickhouse-connect looks for placeholders without one: `{name:Type}`."""
+
+_DIALECT = ClickHouse()
+"""Made once: by its name sqlglot would make one for each text."""
 
 
 def call(function: str, *arguments: Expr) -> Expr:
@@ -27,12 +31,32 @@ def constant(value: int | str) -> Expr:
 
 def column(name: str) -> Expr:
     """A column; names come from the field table only."""
-    return exp.column(exp.to_identifier(name, quoted=True))
+    return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
 def all_of(parts: Sequence[Expr]) -> Expr:
     """The conjunction; of none, true. The parts become its own: what is used elsewhere too is given as a copy."""
     return exp.and_(*parts, copy=False) if parts else number(1)
+
+
+def any_of(parts: Sequence[Expr]) -> Expr:
+    """The disjunction of at least one; the parts become its own."""
+    return exp.or_(*parts, copy=False)
+
+
+def rows_of(name: str) -> exp.Table:
+    """A table, or what WITH has named. Given its name as text, sqlglot would parse that."""
+    return exp.Table(this=exp.Identifier(this=name, quoted=False))
+
+
+def from_query(query: Expr, name: str) -> exp.From:
+    """What a SELECT reads from: a sub-select under a name, which becomes its own."""
+    return exp.From(this=called(query, name))
+
+
+def called(query: Expr, name: str) -> exp.Subquery:
+    """A sub-select under a name, which becomes its own."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.Identifier(this=name, quoted=False)))
 
 
 def alias(value: Expr, name: str) -> Expr:
@@ -42,7 +66,7 @@ def alias(value: Expr, name: str) -> Expr:
 
 def text_of(expression: Expr) -> str:
     """The expression as SQL; it is not to be used any more."""
-    return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", expression.sql(dialect="clickhouse", copy=False))
+    return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", expression.sql(dialect=_DIALECT, copy=False, comments=False))
 
 
 def one_spelling(value: Expr) -> Expr:

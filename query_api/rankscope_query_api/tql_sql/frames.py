@@ -9,7 +9,7 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Entity
 from rankscope_query_api.tql_sql.answer import Shown
-from rankscope_query_api.tql_sql.expressions import alias, all_of, text_of
+from rankscope_query_api.tql_sql.expressions import alias, all_of, from_query, text_of
 from rankscope_query_api.tql_sql.order import SortKey, order_by, row_order
 from rankscope_query_api.tql_sql.scope import Scope
 
@@ -74,7 +74,7 @@ class Frame:
             inner = _where(select, cut.conditions).select(exp.Star(), copy=False)
             inner.order_by(*order_by(list(cut.keys)), copy=False)
             inner.limit(self.scope.parameters.bind(cut.count, "UInt64"), copy=False)
-            select = exp.select().from_(inner.subquery(f"cut_{self.level}_{at}"), copy=False)
+            select = exp.Select(from_=from_query(inner, f"cut_{self.level}_{at}"))
         return _where(select, self.conditions)
 
 

@@ -10,7 +10,7 @@ from rankscope.tql.fields import FIELDS, Type
 from rankscope.tql.typed import Column, Every, Reduced
 from rankscope_query_api.tql_sql.aggregates import Made, output_of
 from rankscope_query_api.tql_sql.answer import Shown, Writer, name_of_column, write_list, writer_of, writer_of_type
-from rankscope_query_api.tql_sql.expressions import alias, call, column, constant, number, one_spelling
+from rankscope_query_api.tql_sql.expressions import alias, call, column, constant, from_query, number, one_spelling
 from rankscope_query_api.tql_sql.frames import Frame
 from rankscope_query_api.tql_sql.order import SortKey, value_order
 from rankscope_query_api.tql_sql.scope import Scope, Source
@@ -99,7 +99,7 @@ def grouped(
     if names:
         inner.group_by(*(column(name) for name in names), copy=False)
     for at, layer in enumerate(computed):
-        rows = exp.select().from_(inner.subquery(f"groups_{level}_{at}"), copy=False)
+        rows = exp.Select(from_=from_query(inner, f"groups_{level}_{at}"))
         inner = rows.select(exp.Star(), *(alias(value, name) for name, value in layer), copy=False)
     outputs = {key.name: key.behind(name) for key, name in zip(keys, names, strict=True)}
     order = [part for side in outputs.values() for part in value_order(side, is_descending=False)]
@@ -109,7 +109,7 @@ def grouped(
     return Frame(
         scope,
         scope,
-        lambda: exp.select().from_(inner.subquery(f"groups_{level}"), copy=False),
+        lambda: exp.Select(from_=from_query(inner, f"groups_{level}")),
         order,
         list(order),
         tuple(_shown(keys, [asked for asked, _ in made], outputs=outputs)),

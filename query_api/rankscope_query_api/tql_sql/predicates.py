@@ -22,7 +22,7 @@ from rankscope_query_api.tql_sql.equality import (
     is_long_id,
     same_id,
 )
-from rankscope_query_api.tql_sql.expressions import all_of, call, number, step
+from rankscope_query_api.tql_sql.expressions import all_of, any_of, call, number, step
 from rankscope_query_api.tql_sql.history import is_of_series, last_step
 from rankscope_query_api.tql_sql.scope import Scope, Source
 from rankscope_query_api.tql_sql.sources import source
@@ -123,7 +123,7 @@ def _is_one(value: typed.Value, choices: tuple[typed.Constant, ...], *, side: So
         same = [same_id(value, str(choice.value), scope=scope) for choice in choices]
     else:
         return equals_one(side, choices, scope=scope)
-    return same[0] if len(same) == 1 else exp.Paren(this=exp.or_(*same))
+    return same[0] if len(same) == 1 else exp.Paren(this=any_of(same))
 
 
 def _between(node: typed.Between, scope: Scope) -> Expr:
@@ -180,7 +180,7 @@ def _all_of(node: typed.AllOf, scope: Scope) -> Expr:
 
 
 def _any_of(node: typed.AnyOf, scope: Scope) -> Expr:
-    return exp.Paren(this=exp.or_(*(condition(operand, scope) for operand in node.operands)))
+    return exp.Paren(this=any_of([condition(operand, scope) for operand in node.operands]))
 
 
 _COMPILERS: dict[type, Callable[[Any, Scope], Expr]] = {

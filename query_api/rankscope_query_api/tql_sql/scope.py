@@ -13,14 +13,9 @@ from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import SECTION, Entity, Origin
-from rankscope_query_api.tql_sql.expressions import alias, all_of, call, column, constant
+from rankscope_query_api.tql_sql.expressions import alias, all_of, call, called, column, constant, from_query, rows_of
 from rankscope_query_api.tql_sql.parameters import Parameters
 from rankscope_query_api.tql_sql.relations import relation
-
-
-def _called(query: Expr, name: str) -> exp.Subquery:
-    """A sub-select under a name."""
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.Identifier(this=name, quoted=False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +81,10 @@ class Joined:
         keys = {self._named(f"k{at}"): known for at, known in enumerate(self.keys)}
         shown = [alias(column(known), name) for name, known in keys.items()]
         shown += [alias(value.copy(), name) for name, value in self.columns.items()]
-        inner = exp.Select(expressions=shown, from_=exp.From(this=_called(self.grouped, "grouped")))
+        inner = exp.Select(expressions=shown, from_=from_query(self.grouped, "grouped"))
         pairs = zip(keys, self.keys.values(), strict=True)
         on = all_of([exp.EQ(this=outer.copy(), expression=column(name)) for name, outer in pairs])
-        select.append("joins", exp.Join(this=_called(inner, f"{self.name}_joined"), side="LEFT", on=on))
+        select.append("joins", exp.Join(this=called(inner, f"{self.name}_joined"), side="LEFT", on=on))
 
     def _named(self, part: str) -> str:
         """A name that no column of a table has."""
@@ -135,11 +130,6 @@ class Scope:
     computed: list[Computed] = field(default_factory=list[Computed])
     narrowing: list[Expr] = field(default_factory=list[Expr])
 
-    @property
-    def joins(self) -> tuple[str, ...]:
-        """What was joined to the rows, for people."""
-        return tuple(self.joined)
-
     def behind(self, outputs: Mapping[str, Source]) -> "Scope":
         """The scope of a stage whose rows are what another stage made."""
         return Scope(self.entity, self.project, self.run, self.parameters, outputs=outputs)
@@ -176,17 +166,19 @@ class Scope:
         for level in range(max((one.level + 1 for one in self.computed), default=0)):
             made = [alias(one.value.copy(), one.name) for one in self.computed if one.level == level]
             under = select.select(exp.Star(), *made, copy=False)
-            select = exp.Select(from_=exp.From(this=_called(under, f"rows_{level}")))
+            select = exp.Select(from_=from_query(under, f"rows_{level}"))
         return select
 
     def _base(self) -> exp.Select:
         """The entity's own rows; traces and runs are no rows of a table."""
         if self.entity in SECTION:
-            table = exp.Table(this=exp.Identifier(this=SECTION[self.entity].table, quoted=False))
             restricted = exp.PreWhere(this=all_of(self.restriction()))
-            return exp.Select(from_=exp.From(this=table), prewhere=restricted)
+            return exp.Select(from_=exp.From(this=rows_of(SECTION[self.entity].table)), prewhere=restricted)
         own = relation(Origin(self.entity), project=self.project, run=self.run, parameters=self.parameters)
-        return exp.Select(from_=exp.From(this=_called(own, f"{self.entity}s_found")))
+        return exp.Select(from_=from_query(own, f"{self.entity}s_found"))
 
     def _equals(self, name: str, parameter: str, *, value: str) -> Expr:
-        return exp.EQ(this=exp.column(name), expression=self.parameters.named(parameter, value, table="String"))
+        return exp.EQ(
+            this=exp.Column(this=exp.Identifier(this=name, quoted=False)),
+            expression=self.parameters.named(parameter, value, table="String"),
+        )

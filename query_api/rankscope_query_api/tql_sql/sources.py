@@ -15,7 +15,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql import typed
 from rankscope.tql.fields import MAPS, Field, Origin, Type
 from rankscope_query_api.tql_sql.arithmetic import applied, combined
-from rankscope_query_api.tql_sql.expressions import at_key, call, column, constant, has_key, number, step
+from rankscope_query_api.tql_sql.expressions import any_of, at_key, call, column, constant, has_key, number, step
 from rankscope_query_api.tql_sql.history import windowed
 from rankscope_query_api.tql_sql.lookups import looked_up, of_config, of_mesh
 from rankscope_query_api.tql_sql.scope import Scope, Source
@@ -138,7 +138,7 @@ def _of_key(key: typed.Key, scope: Scope) -> Source:
     if key.type is Type.ATTRIBUTE:
         in_numbers = call("if", has_key(numbers, name), call("toString", at_key(numbers, name)), exp.null())
         either = call("if", has_key(texts, name), at_key(texts, name), in_numbers)
-        present = exp.Paren(this=exp.or_(has_key(texts, name), has_key(numbers, name)))
+        present = exp.Paren(this=any_of([has_key(texts, name), has_key(numbers, name)]))
         return Source(either, present, nullable=True, absent=None, is_float=False, table="String")
     is_float = key.type is Type.FLOAT
     one = numbers if is_float else texts

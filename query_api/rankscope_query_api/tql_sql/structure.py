@@ -17,7 +17,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Companion, Condition, Related, Traces
 from rankscope_proto import names
-from rankscope_query_api.tql_sql.expressions import alias, all_of, call, column, number, step
+from rankscope_query_api.tql_sql.expressions import alias, all_of, call, column, from_query, number, rows_of, step
 from rankscope_query_api.tql_sql.predicates import condition
 from rankscope_query_api.tql_sql.scope import Scope
 
@@ -53,7 +53,7 @@ def _in_step_trace() -> Expr:
 
 
 def _is_in(keys: Sequence[Expr], found: exp.Select) -> Expr:
-    return exp.In(this=exp.Tuple(expressions=list(keys)), query=found.subquery())
+    return exp.In(this=exp.Tuple(expressions=list(keys)), query=exp.Subquery(this=found))
 
 
 def _not(part: Expr) -> Expr:
@@ -166,7 +166,7 @@ def _ancestor(left: _Spans, right: _Spans) -> list[Expr]:
     del right
     seeds = left.select(*_named(left.keys(_PARENT), "up"), alias(number(0), "level"), where=[_has_parent()])
     walk = _Walk(left, seeds)
-    above = walk.reached(exp.select(*(column(name) for name in walk.names)))
+    above = walk.reached(exp.Select(expressions=[column(name) for name in walk.names]))
     return [_is_in(left.keys(_SPAN), above)]
 
 
@@ -193,7 +193,7 @@ def _upwards(left: _Spans, right: _Spans, *, where: Sequence[Expr]) -> exp.Selec
     seeds = right.select(*_named(right.keys(_PARENT), "up"), origin, *flags, where=[_has_parent(), *where])
     walk = _Walk(left, seeds, with_origin=True)
     keys = [column(name) for name in (*walk.names[:-1], "origin")]
-    return walk.reached(exp.select(*(key.copy() for key in keys))).group_by(*keys, copy=False)
+    return walk.reached(exp.Select(expressions=[key.copy() for key in keys])).group_by(*keys, copy=False)
 
 
 def _named(keys: Sequence[Expr], prefix: str) -> list[Expr]:
@@ -227,7 +227,10 @@ class _Walk:
     def reached(self, select: exp.Select) -> exp.Select:
         """A SELECT from all that was come by."""
         walked = exp.Union(this=self.seeds, expression=self._level(), distinct=False)
-        return select.from_(self.name, copy=False).with_(self.name, as_=walked, recursive=True, copy=False)
+        name = exp.TableAlias(this=exp.Identifier(this=self.name, quoted=False))
+        select.set("with_", exp.With(expressions=[exp.CTE(this=walked, alias=name)], recursive=True))
+        select.set("from_", exp.From(this=rows_of(self.name)))
+        return select
 
     def _level(self) -> exp.Select:
         on: list[Expr] = [
@@ -240,8 +243,9 @@ class _Walk:
             shown += [column("origin"), column("found_left"), column("found_top")]
             where.append(_not(exp.Or(this=column("is_left"), expression=column("is_top"))))
         shown.append(exp.Add(this=column("level"), expression=number(1)))
-        level = exp.select(*shown).distinct().from_(self._edges().subquery("edges"))
-        return level.join(self.name, on=all_of(on), copy=False).where(all_of(where), copy=False)
+        level = exp.Select(expressions=shown, distinct=exp.Distinct(), from_=from_query(self._edges(), "edges"))
+        level.append("joins", exp.Join(this=rows_of(self.name), on=all_of(on)))
+        return level.where(all_of(where), copy=False)
 
     def _spans(self) -> list[Expr]:
         return [column(f"edge_{at}") for at in range(len(self.names))]
@@ -252,7 +256,8 @@ class _Walk:
     def _edges(self) -> exp.Select:
         """The spans that the level before named as parents, with their own parents."""
         everything = _Spans(self.left.scope, lambda _: [])
-        named = exp.In(this=column(_SPAN), query=exp.select(column(self.names[-1])).from_(self.name).subquery())
+        last = exp.Select(expressions=[column(self.names[-1])], from_=exp.From(this=rows_of(self.name)))
+        named = exp.In(this=column(_SPAN), query=exp.Subquery(this=last))
         shown = [*_named(everything.keys(_SPAN), "edge"), alias(column(_PARENT), "edge_parent")]
         if self.with_origin:
             scope = self.left.scope.companion(Entity.SPAN)
