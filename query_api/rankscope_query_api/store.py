@@ -48,7 +48,7 @@ SIBLING_KEY = (int, int)
 EVENTS_A_SPAN = 100
 """Most events that are shown beside a span; its export has all of them."""
 
-TENSOR_KEY = (int, int, int, int, int, int, str)
+TENSOR_KEY = (int, int, int, int, int, int, int, str)
 """Shape of the key of `tensors`."""
 
 

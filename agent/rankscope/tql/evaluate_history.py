@@ -259,7 +259,8 @@ class Past:
 
 def _place(key: tuple[Any, ...], time: int) -> tuple[Any, ...]:
     """Rows without a step stand first, by time."""
-    return (-1, *key[1:], time) if key[0] is None else (*key, 0)
+    step, *within = key
+    return (-1, time, *within) if step is None else (step, 0, *within)
 
 
 def _memory(node: History) -> Memory:

@@ -16,15 +16,15 @@ _CONDITIONS = {
     "role": "role = {role:UInt8}",
 }
 
-_ORDER = "ifNull(step, -1), microstep, phase, seq, idx, rank, incarnation_hex"
+_ORDER = "ifNull(step, -1), if(isNull(step), time, 0), microstep, phase, seq, idx, rank, incarnation_hex"
 
 TENSORS = f"""
 SELECT *, lower(hex(launch_id)) AS launch, lower(hex(incarnation)) AS incarnation_hex
 FROM tensor_stats
 WHERE {_OF_RUN} /*where*/
     AND ({_ORDER}) > (
-        {{a_step:Int64}}, {{a_microstep:Int64}}, {{a_phase:Int64}}, {{a_seq:UInt64}}, {{a_idx:UInt64}},
-        {{a_rank:Int64}}, {{a_incarnation:String}})
+        {{a_step:Int64}}, {{a_time:Int64}}, {{a_microstep:Int64}}, {{a_phase:Int64}}, {{a_seq:UInt64}},
+        {{a_idx:UInt64}}, {{a_rank:Int64}}, {{a_incarnation:String}})
 ORDER BY {_ORDER}
 LIMIT {{limit:UInt32}}"""
 
@@ -74,8 +74,8 @@ class ClickHouseTensors:
         of_run: dict[str, Value] = {"project": key.project, "run": key.run}
         statement, values = _filtered(TENSOR_COUNT, where)
         total = (await self._clickhouse.select(statement, {**of_run, **values})).columns[0][0]
-        names = ("step", "microstep", "phase", "seq", "idx", "rank", "incarnation")
-        start = dict(zip((f"a_{name}" for name in names), after or (-2, 0, 0, 0, 0, -2, ""), strict=True))
+        names = ("step", "time", "microstep", "phase", "seq", "idx", "rank", "incarnation")
+        start = dict(zip((f"a_{name}" for name in names), after or (-2, 0, 0, 0, 0, 0, -2, ""), strict=True))
         statement, values = _filtered(TENSORS, where)
         table = await self._clickhouse.select(statement, {**of_run, **values, **start, "limit": limit + 1})
         found = table.records()
@@ -90,8 +90,9 @@ class ClickHouseTensors:
 
 
 def _key(record: Record) -> Key:
-    step = -1 if record["step"] is None else record["step"]
+    place = (-1, record["time"]) if record["step"] is None else (record["step"], 0)
     return (
-        *(step, record["microstep"], record["phase"], record["seq"], record["idx"], record["rank"]),
+        *place,
+        *(record["microstep"], record["phase"], record["seq"], record["idx"], record["rank"]),
         record["incarnation_hex"],
     )

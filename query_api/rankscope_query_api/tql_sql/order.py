@@ -2,8 +2,8 @@
 
 Without `order by`, rows are in the order of (step, microstep, phase, row within its process, rank, row key): the
 forward pass comes before the backward pass, so the first row with a non-finite value is where it arose. Rows without a
-step come first, by time; what has no step is in the order of its time. Every key is free of NULL and NaN, so that
-"after this row" is one comparison.
+step come first, by time, whatever their phase; what has no step is in the order of its time. Every key is free of NULL
+and NaN, so that "after this row" is one comparison.
 """
 
 from dataclasses import dataclass
@@ -53,10 +53,9 @@ def row_order(entity: Entity) -> list[SortKey]:
     if "step" not in names:
         return [SortKey(time, "Int64"), identity, *within]
     without_step = exp.EQ(this=step(), expression=number(-1))
-    keys = [SortKey(step(), "Int64")]
+    keys = [SortKey(step(), "Int64"), SortKey(call("if", without_step, time, number(0)), "Int64")]
     if "microstep" in names:
         keys += [SortKey(column("microstep"), "UInt32"), SortKey(column("phase"), "UInt8")]
-    keys.append(SortKey(call("if", without_step, time, number(0)), "Int64"))
     return [*keys, *within, SortKey(column("rank"), "Int32"), identity]
 
 

@@ -55,7 +55,7 @@ class Placed:
         time = self.row.get("time", self.row.get("start"))
         inner = (self.row.get("microstep", 0), self.row.get("phase", 0)) if self.entity is not Entity.SCALAR else ()
         end = (self.seq, self.index, self.process.rank, self.process.incarnation.hex())
-        return (step, *inner, time if step < 0 else 0, *end)
+        return (step, time if step < 0 else 0, *inner, *end)
 
     @property
     def series(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-SELECT "run_id" AS c0, lower(hex("launch_id")) AS c1, "rank" AS c2, bitOr(bitShiftLeft(toUInt128("trace_hi"), 64), toUInt128("trace_lo")) AS c3, "span_id" AS c4, "parent_span_id" AS c5, "name" AS c6, "kind" AS c7, "status" AS c8, "start" AS c9, "duration" AS c10, "step" AS c11, "microstep" AS c12, "microbatch" AS c13, "phase" AS c14, "depth" AS c15, "path" AS c16, "thread_id" AS c17, "rollout_id" AS c18, "error_type" AS c19, "flags" AS c20, tuple("attributes", "numbers") AS c21, "metrics" AS c22, toInt64(ifNull("step", -1)) AS k0, "microstep" AS k1, "phase" AS k2, if(toInt64(ifNull("step", -1)) = -1, "start", 0) AS k3, "seq" AS k4, "idx" AS k5, "rank" AS k6, lower(hex("incarnation")) AS k7
+SELECT "run_id" AS c0, lower(hex("launch_id")) AS c1, "rank" AS c2, bitOr(bitShiftLeft(toUInt128("trace_hi"), 64), toUInt128("trace_lo")) AS c3, "span_id" AS c4, "parent_span_id" AS c5, "name" AS c6, "kind" AS c7, "status" AS c8, "start" AS c9, "duration" AS c10, "step" AS c11, "microstep" AS c12, "microbatch" AS c13, "phase" AS c14, "depth" AS c15, "path" AS c16, "thread_id" AS c17, "rollout_id" AS c18, "error_type" AS c19, "flags" AS c20, tuple("attributes", "numbers") AS c21, "metrics" AS c22, toInt64(ifNull("step", -1)) AS k0, if(toInt64(ifNull("step", -1)) = -1, "start", 0) AS k1, "microstep" AS k2, "phase" AS k3, "seq" AS k4, "idx" AS k5, "rank" AS k6, lower(hex("incarnation")) AS k7
 FROM spans
 PREWHERE project = {project:String} AND run_id = {run:String}
 WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
@@ -28,7 +28,7 @@ WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
   GROUP BY "up_0", "up_1", "origin"
   HAVING max("is_left") = 1
 )
-ORDER BY toInt64(ifNull("step", -1)) ASC, "microstep" ASC, "phase" ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
+ORDER BY toInt64(ifNull("step", -1)) ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "microstep" ASC, "phase" ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
 LIMIT {limit:UInt64}
 
 -- {"p0": 2, "p1": 1, "project": "default", "run": "night", "limit": 100}

@@ -6,7 +6,7 @@ FROM (
     FROM spans
     PREWHERE project = {project:String} AND run_id = {run:String}
     WHERE ("name" <> '')
-    ORDER BY toInt64(ifNull("step", -1)) ASC, "microstep" ASC, "phase" ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
+    ORDER BY toInt64(ifNull("step", -1)) ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "microstep" ASC, "phase" ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
     LIMIT {p0:UInt64}
   ) AS cut_0_0
   GROUP BY "g1_0"
@@ -25,7 +25,7 @@ FROM (
     FROM spans
     PREWHERE project = {project:String} AND run_id = {run:String}
     WHERE ("name" <> '')
-    ORDER BY toInt64(ifNull("step", -1)) ASC, "microstep" ASC, "phase" ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
+    ORDER BY toInt64(ifNull("step", -1)) ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "microstep" ASC, "phase" ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
     LIMIT {p0:UInt64}
   ) AS cut_0_0
   GROUP BY "g1_0"
