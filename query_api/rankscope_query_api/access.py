@@ -16,6 +16,7 @@ from rankscope_proto import keys
 from rankscope_proto.keys import KeyRing, Principal, bearer, masked
 from rankscope_query_api.answers import json_answer
 from rankscope_query_api.errors import ForbiddenError, QueryError, UnauthenticatedError
+from rankscope_query_api.limits import THE_SERVICE, Asker
 
 OPEN = frozenset({"/healthz", "/readyz"})
 """What needs no key: it says nothing of anybody's data."""
@@ -27,7 +28,7 @@ OF_ALL_PROJECTS = frozenset({"/api/v1/storage"})
 
 CHALLENGE = 'Bearer realm="rankscope"'
 
-_FOREIGN = "is_foreign_project"
+_FOREIGN, _ASKER = "is_foreign_project", "asker"
 
 
 class Authenticated:
@@ -59,12 +60,19 @@ class Authenticated:
             await answer(scope, receive, send)
             return
         _narrow(scope, principal)
+        scope.setdefault("state", {})[_ASKER] = Asker(principal.key_id, principal.limits)
         await self._app(scope, receive, send)
 
 
 def is_foreign(request: Request) -> bool:
     """Whether the project that a request names is not one of its key's."""
     return bool(request.scope.get("state", {}).get(_FOREIGN))
+
+
+def asker_of(request: Request) -> Asker:
+    """Whose key a request brought; the service itself where no key is asked for."""
+    asker: Asker = request.scope.get("state", {}).get(_ASKER, THE_SERVICE)
+    return asker
 
 
 def _principal(ring: KeyRing, headers: Headers) -> Principal:

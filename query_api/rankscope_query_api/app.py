@@ -18,7 +18,14 @@ from rankscope.up import is_loopback_host
 from rankscope_proto.keys import KeyRing
 from rankscope_query_api.access import Authenticated
 from rankscope_query_api.answers import json_answer
-from rankscope_query_api.errors import InvalidRequestError, NotFoundError, Position, QueryError, StoreUnavailableError
+from rankscope_query_api.errors import (
+    BusyError,
+    InvalidRequestError,
+    NotFoundError,
+    Position,
+    QueryError,
+    StoreUnavailableError,
+)
 from rankscope_query_api.guarding import Guarded
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
@@ -103,7 +110,10 @@ def create_app(
 
 
 def _answer(error: QueryError, status: HTTPStatus | None = None) -> Response:
-    return json_answer(error.as_json(), status=status or error.status)
+    answer = json_answer(error.as_json(), status=status or error.status)
+    if isinstance(error, BusyError):
+        answer.headers["Retry-After"] = str(error.retry_after_s)
+    return answer
 
 
 async def _tell_query_error(request: Request, error: Exception) -> Response:

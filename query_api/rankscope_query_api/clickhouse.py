@@ -8,46 +8,33 @@ parameter outside its type is refused: ClickHouse wraps it silently (`{x:UInt8}`
 """
 
 import asyncio
+import contextlib
 import functools
+import logging
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from rankscope_query_api.addresses import shown_store_url
-from rankscope_query_api.errors import (
-    InvalidQueryError,
-    InvalidRequestError,
-    LimitExceededError,
-    QueryError,
-    RefusedStatementError,
-    StoreUnavailableError,
-)
+from rankscope_query_api.errors import InvalidRequestError, QueryError, StoreUnavailableError
+from rankscope_query_api.limits import THE_SERVICE, Asker, Limits
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
+from rankscope_query_api.store_errors import mapped
+from rankscope_query_api.turns import Turns
 from rankscope_query_api.values import Table, Value
 
-_LIMIT_CODES = frozenset({158, 159, 160, 241, 307, 394, 396})
-"""Too many rows, too slow, too much memory, too many bytes: the limits of the handle."""
-
-_MISSING_CODES = frozenset({60, 81})
-"""Unknown table, unknown database."""
-
-_BAD_PATTERN_CODE = 427
-
-_TIMED_OUT_CODES = frozenset({159, 394})
-"""It ran too long, or was ended from elsewhere."""
-
-_OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 202, 209, 210, 243, 439, 516, 999, 1000, 1001, 1002})
-"""A fault in the store, a file, a connection or a disk of it, too many queries or threads, a password that is no longer
-right: no statement is to blame."""
+logger = logging.getLogger(__name__)
 
 _TIMES_AS_TICKS = {"DateTime*": "int"}
 """Python's own times end at microseconds."""
@@ -58,6 +45,17 @@ _ERASE_TIMEOUT_S = 3600
 _SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
 _PLACEHOLDER = re.compile(r"\{(\w+):(?:Array\()?(U?)Int(8|16|32|64)\)?\}")
+
+
+_KILL = "KILL QUERY WHERE startsWith(query, {mark:String}) ASYNC"
+"""One may end one's own queries on a handle that only reads; ASYNC: it is looked for here whether it has ended."""
+
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
+"""Pauses between two looks at whether a query that nobody waits for has ended: the store may not have begun it yet when
+it is told to end it."""
+
+_MOST_KEPT = 8
+"""Handles that a thread keeps, each for other limits: opening one takes 26 ms with chDB."""
 
 
 class Selecting(Protocol):
@@ -97,8 +95,50 @@ class NobodysProject:
         return {**parameters, "project": self.PROJECT} if "project" in parameters else parameters
 
 
+class AskedBy:
+    """The door as one who asks has it: with the limits of its key, and its share of the handles.
+
+    Args:
+        clickhouse: The door.
+        asker: Who asks.
+    """
+
+    def __init__(self, clickhouse: "ClickHouse", asker: Asker) -> None:
+        self._clickhouse = clickhouse
+        self._asker = asker
+
+    async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
+        """Runs one statement; see `ClickHouse.select`."""
+        return await self._clickhouse.select(statement, parameters, asker=self._asker)
+
+    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+        """Runs statements that delete; see `ClickHouse.erase`."""
+        await self._clickhouse.erase(statements, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """One statement on its way through a handle.
+
+    Attributes:
+        statement: The statement.
+        parameters: The values of its placeholders.
+        limits: What it may cost.
+        mark: How its text begins, and no other's does: by it the store is told to end it.
+        has_ended: Set once its handle is free.
+    """
+
+    statement: str
+    parameters: Mapping[str, Value]
+    limits: Limits
+    mark: str = field(default_factory=lambda: f"/* rankscope {uuid4().hex} */ ")
+    has_ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class ClickHouse:
     """A few read-only handles to one database, each used by one thread of its own.
+
+    A query whose asker is gone (its task was cancelled) is ended in the store; its handle is free once it has.
 
     Args:
         settings: Address and limits.
@@ -110,28 +150,32 @@ class ClickHouse:
         self._metrics = metrics
         self._url = settings.clickhouse_url.get_secret_value()
         self._executor = ThreadPoolExecutor(settings.query_handles, thread_name_prefix="rankscope-query")
+        self._ender = ThreadPoolExecutor(1, thread_name_prefix="rankscope-query-end")
+        self._turns = Turns(settings)
+        self._endings: set[asyncio.Task[None]] = set()
         self._own = threading.local()
         self._lock = threading.Lock()
         self._open: set[Client] = set()
 
-    async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
+    async def select(self, statement: str, parameters: Mapping[str, Value], *, asker: Asker = THE_SERVICE) -> Table:
         """Runs one statement.
 
         Args:
             statement: One SELECT; every value is a `{name:Type}` placeholder.
             parameters: The values of the placeholders.
+            asker: Whose limits and whose turn it is.
 
         Raises:
             InvalidRequestError: An integer does not fit its placeholder.
-            LimitExceededError: The statement would cost more than a handle allows.
+            LimitExceededError: The statement would cost more than its asker may.
+            BusyError: No handle came free for the asker.
             StoreUnavailableError: The store did not answer or has no tables.
         """
         check_ranges(statement, parameters)
         started = time.perf_counter()
         outcome = "failed"
         try:
-            loop = asyncio.get_running_loop()
-            table = await loop.run_in_executor(self._executor, self._select, statement, parameters)
+            table = await self._in_turn(_Query(statement, parameters, Limits.of(self._settings, asker)), asker)
             outcome = "ok"
             return table
         finally:
@@ -153,25 +197,68 @@ class ClickHouse:
     async def close(self) -> None:
         """Waits for the queries that run and closes every handle."""
         await asyncio.to_thread(self._executor.shutdown)
+        await asyncio.gather(*self._endings)
+        await asyncio.to_thread(self._ender.shutdown)
         for client in tuple(self._open):
             self._discard(client)
 
-    def _select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
+    async def _in_turn(self, query: _Query, asker: Asker) -> Table:
+        await self._turns.take(asker)
+        loop = asyncio.get_running_loop()
+
+        def free() -> None:
+            self._turns.give_back(asker)
+            query.has_ended.set()
+
+        work = self._executor.submit(self._select, query)
+        work.add_done_callback(lambda _: loop.call_soon_threadsafe(free))
         try:
-            client = self._handle(remembers="PREWHERE" not in statement)
+            return await asyncio.wrap_future(work)
+        except asyncio.CancelledError:
+            ending = loop.create_task(self._end(query), name="query-end")
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+            raise
+
+    def _select(self, query: _Query) -> Table:
+        try:
+            client = self._handle(query.limits, remembers="PREWHERE" not in query.statement)
         except (ClickHouseError, OSError, ValueError, TypeError) as error:
             raise self._unreachable(error) from error
         try:
             result = client.query(
-                statement, parameters=dict(parameters), column_oriented=True, query_formats=_TIMES_AS_TICKS
+                query.mark + query.statement,
+                parameters=dict(query.parameters),
+                column_oriented=True,
+                query_formats=_TIMES_AS_TICKS,
             )
             return Table(result.column_names, result.result_columns, [kind.name for kind in result.column_types])
         except ClickHouseError as error:
             self._discard(client)
-            raise self._mapped(error) from error
+            raise self._mapped(error, query.limits) from error
         except BaseException:
             self._discard(client)
             raise
+
+    async def _end(self, query: _Query) -> None:
+        """Has a query ended that nobody waits for, and looks until its handle is free."""
+        loop, pause_s = asyncio.get_running_loop(), _FIRST_LOOK_S
+        while not query.has_ended.is_set():
+            await loop.run_in_executor(self._ender, self._kill, query)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(query.has_ended.wait(), pause_s)
+            pause_s = min(2 * pause_s, _LAST_LOOK_S)
+
+    def _kill(self, query: _Query) -> None:
+        client: Client | None = None
+        try:
+            client = self._handle(Limits.of(self._settings, THE_SERVICE), remembers=True)
+            client.query(_KILL, parameters={"mark": query.mark})
+        except (ClickHouseError, OSError, ValueError, TypeError) as error:
+            if client is not None:
+                self._discard(client)
+            # It ends by its limit of time then.
+            logger.warning("a query nobody waits for cannot be ended: %s", _first_line(error))
 
     def _erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
         try:
@@ -182,73 +269,55 @@ class ClickHouse:
             for statement in statements:
                 client.command(statement, parameters=dict(parameters))
         except ClickHouseError as error:
-            raise self._mapped(error) from error
+            raise self._mapped(error, Limits.of(self._settings, THE_SERVICE)) from error
         finally:
             client.close()
 
-    def _handle(self, *, remembers: bool) -> Client:
-        """This thread's handle for statements that may use what the store remembers of conditions, or may not.
+    def _handle(self, limits: Limits, *, remembers: bool) -> Client:
+        """This thread's handle with these limits, for statements that may use what the store remembers of conditions.
 
         Under a filter over a sub-select with PREWHERE and LIMIT, ClickHouse 26.9 remembers what the filter left out as
         left out by the PREWHERE: from then on whatever has that condition, of whichever handle, reads no row of those
         parts (240 of 240 rows gone).
         """
-        clients: dict[bool, Client] = self._own.__dict__.setdefault("clients", {})
-        if remembers not in clients:
-            clients[remembers] = self._connect(remembers=remembers)
-        return clients[remembers]
+        clients = self._clients()
+        key = (remembers, limits.values)
+        client = clients.pop(key, None) or self._connect(limits, remembers=remembers)
+        clients[key] = client  # the last one now: the first is the one that was not asked for the longest
+        if len(clients) > _MOST_KEPT:
+            self._discard(next(iter(clients.values())))
+        return client
 
-    def _connect(self, *, remembers: bool) -> Client:
-        settings = self._settings
-        limits: dict[str, str | int | float] = {
-            "max_execution_time": settings.query_timeout_s,
-            "max_rows_to_read": settings.query_max_rows_read,
-            "max_memory_usage": settings.query_max_memory_bytes,
-            "max_result_rows": settings.query_max_result_rows,
-            "max_result_bytes": settings.query_max_result_bytes,
+    def _clients(self) -> dict[tuple[bool, tuple[float, ...]], Client]:
+        return self._own.__dict__.setdefault("clients", {})
+
+    def _connect(self, limits: Limits, *, remembers: bool) -> Client:
+        settings: dict[str, str | int | float] = {
+            "max_execution_time": limits.seconds.value,
+            "max_rows_to_read": limits.rows_read.value,
+            "max_memory_usage": limits.memory_bytes.value,
+            "max_result_rows": limits.result_rows.value,
+            "max_result_bytes": limits.result_bytes.value,
             "result_overflow_mode": "throw",
             "use_query_condition_cache": int(remembers),
         }
         embedded = urlsplit(self._url).scheme == "chdb"
-        client = _embedded_client(self._url, limits) if embedded else _server_client(self._url, limits)
+        client = _embedded_client(self._url, settings) if embedded else _server_client(self._url, settings)
         with self._lock:
             self._open.add(client)
         return client
 
     def _discard(self, client: Client) -> None:
-        clients: dict[bool, Client] = self._own.__dict__.get("clients", {})
-        for remembers in [key for key, own in clients.items() if own is client]:
-            del clients[remembers]
+        clients = self._clients()
+        for key in [key for key, own in clients.items() if own is client]:
+            del clients[key]
         with self._lock:
             self._open.discard(client)
         client.close()
 
-    def _mapped(self, error: ClickHouseError) -> QueryError:
-        code = getattr(error, "code", None)
-        text = _first_line(error)
-        if code in _LIMIT_CODES:
-            return self._beyond(code, text)
-        if code == _BAD_PATTERN_CODE:
-            return InvalidQueryError(f"a regular expression is not usable: {text}", hint="RE2 syntax is understood")
-        if code in _MISSING_CODES:
-            return StoreUnavailableError(
-                f"the database has not the tables of rankscope: {text}", hint="run `rankscope migrate` once"
-            )
-        if code is None:
-            return self._unreachable(error)
-        return _failed(text) if code in _OUR_FAULT_CODES else RefusedStatementError(text)
-
-    def _beyond(self, code: int | None, text: str) -> LimitExceededError:
-        if code in _TIMED_OUT_CODES:
-            return LimitExceededError(
-                f"the query ran longer than {self._settings.query_timeout_s:g} s and was stopped in the store",
-                hint="ask for fewer steps, ranks or rows, or raise RANKSCOPE_QUERY_TIMEOUT_S",
-                code="timed_out",
-            )
-        return LimitExceededError(
-            f"the query costs more than it may: {text}",
-            hint="ask for fewer steps, ranks or rows, or raise the RANKSCOPE_QUERY_* limits",
-        )
+    def _mapped(self, error: ClickHouseError, limits: Limits) -> QueryError:
+        code: int | None = getattr(error, "code", None)
+        return self._unreachable(error) if code is None else mapped(code, _first_line(error), limits)
 
     def _unreachable(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(
@@ -307,10 +376,6 @@ def check_ranges(statement: str, parameters: Mapping[str, Value]) -> None:
         for value in given if isinstance(given, list | tuple) else (given,):
             if isinstance(value, int) and not low <= value <= high:
                 raise InvalidRequestError(f"{name} is {value}", hint=f"it must lie in {low}..{high}")
-
-
-def _failed(text: str) -> QueryError:
-    return QueryError(f"the store failed at a query: {text}", hint="its log holds the details")
 
 
 def _first_line(error: Exception) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rankscope_query_api import fitness
-from rankscope_query_api.clickhouse import ClickHouse, NobodysProject, Selecting
+from rankscope_query_api.clickhouse import AskedBy, ClickHouse, NobodysProject, Selecting
+from rankscope_query_api.limits import Asker
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
 from rankscope_query_api.reading.ledger import ClickHouseLedger
@@ -34,11 +35,15 @@ class ClickHouseStore:
     Args:
         clickhouse: The handles; closed with the store.
         door: What the readers read through; None: the handles themselves.
+        queries: What TQL and SQL run through; None: the same.
     """
 
-    def __init__(self, clickhouse: ClickHouse, door: Selecting | None = None) -> None:
+    def __init__(
+        self, clickhouse: ClickHouse, door: Selecting | None = None, *, queries: Selecting | None = None
+    ) -> None:
         self._clickhouse = clickhouse
         self._door = door or clickhouse
+        self._queries = queries or self._door
         self.runs = ClickHouseRuns(self._door)
         self.traces = ClickHouseTraces(self._door)
         self.detail = ClickHouseTraceDetail(self._door)
@@ -51,7 +56,7 @@ class ClickHouseStore:
 
     async def query(self, statement: str, parameters: Mapping[str, Value]) -> Table:
         """See `TraceStore`."""
-        return await self._door.select(statement, parameters)
+        return await self._queries.select(statement, parameters)
 
     async def delete(self, key: RunKey) -> Mapping[str, int]:
         """See `TraceStore`."""
@@ -66,9 +71,13 @@ class ClickHouseStore:
             await self._door.erase(DELETED, where)
         return dict(deleted)
 
-    def as_nobodys_project(self) -> "ClickHouseStore":
+    def asked_by(self, asker: Asker, *, is_foreign: bool) -> "ClickHouseStore":
         """See `TraceStore`."""
-        return ClickHouseStore(self._clickhouse, NobodysProject(self._clickhouse))
+        door: Selecting = AskedBy(self._clickhouse, asker.reading())
+        queries: Selecting = AskedBy(self._clickhouse, asker)
+        if is_foreign:
+            door, queries = NobodysProject(door), NobodysProject(queries)
+        return ClickHouseStore(self._clickhouse, door, queries=queries)
 
     async def ping(self) -> None:
         """See `TraceStore`."""

@@ -164,6 +164,14 @@ class LimitExceededError(QueryError):
     default_code = "limit_exceeded"
 
 
+class BusyError(QueryError):
+    """Too many queries are asked at a time; the same one may be asked again."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    default_code = "too_many_queries"
+    retry_after_s: ClassVar[int] = 1
+
+
 class RefusedStatementError(QueryError):
     """The store refused a statement.
 

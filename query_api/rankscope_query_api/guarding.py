@@ -4,8 +4,12 @@ A browser lets any web page send a request to 127.0.0.1, and a page whose name w
 even read the answer. So a service on loopback answers to loopback names and its own address only, and no request
 that a page of another site sends is answered, whatever the address. A body is read here, whole and up to a limit:
 the parsers behind hold a few copies of it, in a process that may also hold the writer and the store.
+
+Who closes the connection before the answer waits for nothing any more: the request's task is cancelled, which ends its
+queries in the store. A deletion that was asked for is done all the same.
 """
 
+import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -19,6 +23,10 @@ from rankscope_query_api.settings import Settings
 
 MAX_BODY_BYTES = 256 * 1024
 """Four times the longest query there is."""
+
+
+CLIENT_GONE = 499
+"""Status that a request without anybody to answer to is counted under."""
 
 
 class Guarded:
@@ -44,7 +52,7 @@ class Guarded:
         except QueryError as error:
             await json_answer(error.as_json(), status=error.status)(scope, receive, send)
             return
-        await self._app(scope, _repeated(received, receive), send)
+        await _Attended(receive, send).run(self._app, scope, received)
 
     def _refuse_foreign(self, headers: Headers) -> None:
         host, origin = headers.get("host"), headers.get("origin")
@@ -61,6 +69,52 @@ class Guarded:
 
     def _is_own(self, name: str) -> bool:
         return is_loopback_host(name) or name.lower() == self._own_host
+
+
+class _Attended:
+    """One request, for as long as somebody waits for its answer.
+
+    Args:
+        receive: Where it is told that the client is gone; the body was taken out of it.
+        send: Where the answer goes.
+    """
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._has_begun = self._is_answered = False
+
+    async def run(self, app: ASGIApp, scope: Scope, received: Sequence[Message]) -> None:
+        """Answers it, or cancels what is under way for it."""
+        leaving = asyncio.create_task(self._left())
+        working = asyncio.ensure_future(app(scope, _repeated(received, leaving), self._sending))
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done() and not self._is_answered and scope["method"] != "DELETE":
+                working.cancel()
+                await asyncio.wait({working})
+            if working.cancelled():
+                await self._count_unheard()
+            else:
+                await working
+        finally:
+            leaving.cancel()
+            working.cancel()
+
+    async def _left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _sending(self, message: Message) -> None:
+        self._has_begun = True
+        self._is_answered = message["type"] == "http.response.body" and not message.get("more_body")
+        await self._send(message)
+
+    async def _count_unheard(self) -> None:
+        """An answer that goes nowhere: the metrics look at its status."""
+        if not self._has_begun:
+            await self._send({"type": "http.response.start", "status": CLIENT_GONE, "headers": []})
+            await self._send({"type": "http.response.body"})
 
 
 def _origins_of(host: str) -> tuple[str, str]:
@@ -102,10 +156,13 @@ def _too_large(found: str) -> TooLargeError:
     )
 
 
-def _repeated(messages: Sequence[Message], receive: Receive) -> Receive:
+def _repeated(messages: Sequence[Message], leaving: "asyncio.Task[None]") -> Receive:
     waiting = list(reversed(messages))
 
     async def receiving() -> Message:
-        return waiting.pop() if waiting else await receive()
+        if waiting:
+            return waiting.pop()
+        await asyncio.shield(leaving)
+        return {"type": "http.disconnect"}
 
     return receiving

@@ -39,7 +39,12 @@ class Settings(BaseSettings):
     )
     insecure: bool = Field(default=False, description="Listen beyond loopback without keys or without TLS.")
     query_handles: int = Field(default=4, ge=1, le=64, description="Queries that may run at a time.")
-    query_timeout_s: float = Field(default=30.0, gt=0, le=3600, description="Longest time one query may run.")
+    query_handles_per_key: int = Field(
+        default=3, ge=1, le=64, description="Of these, the most that run for one key, where keys are on."
+    )
+    query_timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="Longest time one query may run, and wait for a handle."
+    )
     query_max_rows_read: int = Field(
         default=2_000_000_000, ge=1, le=2**62, description="Rows one query may read from the tables."
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rankscope_query_api.answers import Key
+from rankscope_query_api.limits import Asker
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import Families, RootCount, SpanPlace, StepBucket, StepWindow, TraceCount, TracePlace
 from rankscope_query_api.values import (
@@ -308,8 +309,13 @@ class TraceStore(Protocol):
         """Runs a compiled TQL query, which carries its project and run in itself."""
         ...
 
-    def as_nobodys_project(self) -> "TraceStore":
-        """The same store, which reads for every project what it reads for one that does not exist."""
+    def asked_by(self, asker: Asker, *, is_foreign: bool) -> "TraceStore":
+        """The same store with the asker's limits and share of it.
+
+        Args:
+            asker: Who asks.
+            is_foreign: It reads for every project what it reads for one that does not exist.
+        """
         ...
 
     async def ping(self) -> None:

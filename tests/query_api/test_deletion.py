@@ -12,6 +12,7 @@ from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.errors import QueryError
+from rankscope_query_api.limits import THE_SERVICE
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reading.deletion import DELETED
 from rankscope_query_api.settings import Settings
@@ -183,7 +184,7 @@ async def test_an_admin_of_one_project_deletes_nothing_of_another(
 async def test_nobodys_project_has_nothing_to_delete(own: Store, store_of_own: TraceStore) -> None:
     write(own, ("default", "r"))
 
-    deleted = await store_of_own.as_nobodys_project().delete(RunKey("default", "r"))
+    deleted = await store_of_own.asked_by(THE_SERVICE, is_foreign=True).delete(RunKey("default", "r"))
 
     assert set(deleted.values()) == {0}
     assert rows_of(own, "default", "r")

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from rankscope_query_api.access import is_foreign
+from rankscope_query_api.access import asker_of, is_foreign
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, unknown
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import Launch, RunKey
@@ -42,7 +42,7 @@ class Paged(InProject):
 def store_of(request: Request) -> TraceStore:
     """The store that the application was made with, as the request's key may see it."""
     store: TraceStore = request.app.state.store
-    return store.as_nobodys_project() if is_foreign(request) else store
+    return store.asked_by(asker_of(request), is_foreign=is_foreign(request))
 
 
 def is_head(request: Request) -> bool:
