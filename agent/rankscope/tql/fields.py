@@ -152,6 +152,9 @@ _RENAMED = {
     (Entity.TENSOR, "layer_index"): "layer.index",
     (Entity.TENSOR, "layer_type"): "layer.type",
 }
+_NONE_IS_0 = {(Entity.SPAN, "parent_span_id"), (Entity.EVENT, "span_id")}
+"""Ids that a row may lack."""
+
 _NOT_NAMED = {"flags", "trace_hi", "trace_lo", "capture", "redaction_state", "step", "microstep"}
 _RANGE = {
     "UInt8": (0, 2**8 - 1),
@@ -182,11 +185,11 @@ def _type_of(declared: Declared) -> Type:
     return Type.FLOAT if table.startswith("Float") else Type.INTEGER
 
 
-def _absent(declared: Declared) -> str | int | None:
+def _absent(entity: Entity, declared: Declared) -> str | int | None:
     """What the wire sends where there is nothing: "" for words, 0 for "not stated" codes, -1 for "has none"."""
     if declared.optional is not None:
         return None
-    if declared.vocabulary is not None or declared.name == "parent_span_id":
+    if declared.vocabulary is not None or (entity, declared.name) in _NONE_IS_0:
         return 0
     if declared.wire in {Wire.DICT, Wire.STRING}:
         return ""
@@ -195,7 +198,7 @@ def _absent(declared: Declared) -> str | int | None:
 
 def _field(entity: Entity, name: str, *, declared: Declared) -> Field:
     low, high = _RANGE.get(declared.table, (0, 0))
-    absent = _absent(declared)
+    absent = _absent(entity, declared)
     declared_low = 0 if absent == -1 else declared.low
     return Field(
         name,
