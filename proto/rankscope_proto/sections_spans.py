@@ -24,6 +24,12 @@ The length tells where the key ends, so no two attributes share a word: what has
 need not be read.
 """
 
+
+def attribute_word(key: str, value: str) -> str:
+    """The one of `ATTRIBUTE_WORDS` that an attribute is: `has(words, word)` is true of the spans that have it."""
+    return f"{len(key.encode())}:{key}{value}"
+
+
 SPANS = Section(
     "spans",
     2,

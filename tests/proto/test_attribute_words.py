@@ -2,7 +2,7 @@
 
 from clickhouse_connect.driver.client import Client
 
-from rankscope_proto.sections_spans import ATTRIBUTE_WORDS
+from rankscope_proto.sections_spans import ATTRIBUTE_WORDS, attribute_word
 from rankscope_proto.storage import migrations
 from tests.ground.stores import Store
 from tests.proto.batches import SEALED, batch, insert, with_rows
@@ -22,15 +22,10 @@ def insert_spans(client: Client, *attributes: tuple[str, str]) -> None:
     insert(client, made)
 
 
-def word(key: str, value: str) -> dict[str, str]:
-    """The word of an attribute, as a query's parameter."""
-    return {"word": f"{len(key.encode())}:{key}{value}"}
-
-
 def test_no_two_attributes_share_a_word(tables: Client) -> None:
     insert_spans(tables, *LOOK_ALIKES)
 
-    found = [tables.query(FOUND, parameters=word(*pair)).result_rows for pair in LOOK_ALIKES]
+    found = [tables.query(FOUND, parameters={"word": attribute_word(*pair)}).result_rows for pair in LOOK_ALIKES]
 
     assert found == [[(number,)] for number in range(1, len(LOOK_ALIKES) + 1)]
 
@@ -38,7 +33,8 @@ def test_no_two_attributes_share_a_word(tables: Client) -> None:
 def test_a_word_is_looked_up_in_the_index_and_the_map_is_not_read(tables: Client) -> None:
     insert_spans(tables, *LOOK_ALIKES)
 
-    plan = [line for (line,) in tables.query(f"EXPLAIN indexes = 1 {FOUND}", parameters=word("a", "b")).result_rows]
+    asked = {"word": attribute_word("a", "b")}
+    plan = [line for (line,) in tables.query(f"EXPLAIN indexes = 1 {FOUND}", parameters=asked).result_rows]
 
     assert [line.strip() for line in plan if "Output: " in line] == ["Output: span_id"] * 2
     assert any("Name: attribute_words" in line for line in plan)
@@ -54,4 +50,4 @@ def test_spans_that_are_older_than_the_index_are_found(clickhouse_front: Store) 
     for statement in (statement for migration in newer for statement in migration.statements):
         client.command(statement)
 
-    assert client.query(FOUND, parameters=word("c", "d")).result_rows == [(2,)]
+    assert client.query(FOUND, parameters={"word": attribute_word("c", "d")}).result_rows == [(2,)]

@@ -12,6 +12,8 @@ import pytest_asyncio
 
 from rankscope_proto.names import SpanKind, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
+from rankscope_query_api.reading.trace_filters import TraceSets
+from rankscope_query_api.values import TraceFilter, TraceScope
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api.asking import error_in, get, refused, walked
@@ -123,6 +125,7 @@ FILTERS: list[tuple[dict[str, Any], Test]] = [
         some(lambda span: span["attributes"]["model"] == "small" and span["numbers"]["attempt"] == 2),
     ),
     ({"attribute": "none="}, nothing),
+    ({"attribute": "mode=lsmall"}, nothing),
     *(({"status": word}, has_status(word)) for word in ("ok", "error", "cancelled", "interrupted")),
     ({"status": "running"}, nothing),
     ({"min_duration_ms": 30, "max_duration_ms": 90.5}, lambda spans: 30 * MS <= duration_of(spans) <= 90.5 * MS),
@@ -326,6 +329,17 @@ async def test_a_filter_that_cannot_be_meant_is_refused(
     error = await refused(api_of_many, PROJECT, status=422, **query)
 
     assert words in error["message"] + error["hint"]
+
+
+def test_a_text_of_an_attribute_is_looked_up_in_its_index(filled: Store) -> None:
+    sets = TraceSets(TraceScope("default", "many"), TraceFilter(attributes=(("model", "none"),)), open_now={})
+    set_of_traces = sets.conditions.partition(" IN (")[2].removesuffix(")")
+
+    found = filled.client.query(f"EXPLAIN indexes = 1 {set_of_traces}", parameters=dict(sets.values))
+
+    plan = "".join(line for (line,) in found.result_rows)
+    assert "attribute_words" in plan
+    assert "Granules: 0/" in plan
 
 
 async def test_an_unknown_status_is_refused_with_the_known_ones(api_of_many: httpx.AsyncClient) -> None:

@@ -12,6 +12,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 
 from rankscope_proto.names import SpanStatus
+from rankscope_proto.sections_spans import ATTRIBUTE_WORDS, attribute_word
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.reading.open_now import OpenTrace, scope_values, scoped
 from rankscope_query_api.summaries import RUNNING
@@ -103,12 +104,16 @@ class TraceSets:
         return " AND ".join([*(_OF_ONE_SPAN[name] for name in given), *attributes])
 
     def _of_attribute(self, key: str, value: str, *, number: int) -> str:
-        named, meant = f"{{key{number}:String}}", f"{{value{number}:String}}"
-        self.values |= {f"key{number}": key, f"value{number}": value}
-        text = f"mapContains(attributes, {named}) AND attributes[{named}] = {meant}"
+        """SQL: the attribute is that text, or the number that the text is.
+
+        A text is looked up in its index; the map is not read.
+        """
+        self.values[f"word{number}"] = attribute_word(key, value)
+        text = f"has({ATTRIBUTE_WORDS}, {{word{number}:String}})"
         if (as_number := _number(value)) is None:
             return text
-        self.values[f"number{number}"] = as_number
+        self.values |= {f"key{number}": key, f"number{number}": as_number}
+        named = f"{{key{number}:String}}"
         return f"({text} OR mapContains(numbers, {named}) AND numbers[{named}] = {{number{number}:Float64}})"
 
     def _of_status(self, status: str) -> list[str]:

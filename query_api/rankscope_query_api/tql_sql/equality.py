@@ -14,7 +14,7 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql import typed
 from rankscope.tql.fields import Field, Type
-from rankscope_proto.sections_spans import ATTRIBUTE_WORDS
+from rankscope_proto.sections_spans import ATTRIBUTE_WORDS, attribute_word
 from rankscope_query_api.tql_sql.expressions import all_of, call, column, number
 from rankscope_query_api.tql_sql.scope import Scope, Source
 
@@ -103,5 +103,5 @@ def has_word(key: typed.Key, text: str, *, scope: Scope) -> Expr:
     The expression is the index's own, to the letter, and stands alone: beside `attributes[key]` the map is read after
     all (measured on 10 M spans: 4 s, and 0.1 s without).
     """
-    word = scope.parameters.bind(f"{len(key.key.encode())}:{key.key}{text}", "String")
+    word = scope.parameters.bind(attribute_word(key.key, text), "String")
     return call("has", exp.var(ATTRIBUTE_WORDS), word)
