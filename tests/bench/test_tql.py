@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from rankscope import tql
-from rankscope.tql.evaluate import Evaluator
 from rankscope_query_api.tql_sql import compile_query
 from tests.bench import tql_store
 from tests.bench.report import Report
@@ -29,7 +28,7 @@ TIMES = 40
 STEP = ROWS // (tql_store.RANKS * tql_store.SPANS_OF_STEP) // 2
 """In the middle of the spans."""
 
-COMPILE_MS, EVALUATE_US = 2.0, 300.0
+COMPILE_MS = 2.0
 SPAN_BYTES, STATISTIC_BYTES = 45, 60
 
 
@@ -160,27 +159,6 @@ def test_a_query_is_compiled_sooner_than_asked(report: Report) -> None:
 def compiled(query: str) -> object:
     """The SQL of a query."""
     return compile_query(tql.check(tql.parse(query)), project="default", run="wide", limit=100, after=None)
-
-
-@pytest.mark.parametrize("query", ["tensor.l2 > 100", 'tensor.role == "grad" and tensor.absmax > 8 and rank in 0..7'])
-def test_the_agents_evaluator_keeps_up_with_a_step(query: str, report: Report) -> None:
-    evaluator = Evaluator.of(tql.check(tql.parse(query)))
-    batch = statistics(1_000)
-
-    least = least_cpu_s(lambda: evaluator.matches(batch), times=200)
-
-    assert any(evaluator.matches(batch))
-    report.judge(f"evaluator: {query}, of 1,000", least * 1e6, "µs", sense="at most", target=EVALUATE_US)
-
-
-def statistics(count: int) -> dict[str, list[Any]]:
-    """Columns of statistics of as many gradients."""
-    return {
-        "role": [2] * count,
-        "rank": [0] * count,
-        "l2": [float(number) for number in range(count)],
-        "absmax": [number / 7 for number in range(count)],
-    }
 
 
 def least_cpu_s(work: Callable[[], object], *, times: int) -> float:

@@ -14,12 +14,14 @@ from rankscope._block import Block
 from rankscope.probe.rows import Columns, Numbers, Row, Subject
 from rankscope.probe.tensors import Traits
 from rankscope.tql import evaluate, evaluate_history
-from rankscope.tql.evaluate import Evaluator
+from rankscope.tql.evaluate import Evaluator, LiveRows
+from rankscope.tql.fields import Entity
 
 
 @pytest.fixture(params=["numpy", "plain Python"], autouse=True)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test with either engine."""
+    monkeypatch.setattr(evaluate, "FEW_ROWS", 0)
     if request.param == "plain Python":
         monkeypatch.setattr(evaluate, "_engine", lambda: evaluate.PLAIN)
 
@@ -261,7 +263,8 @@ def test_a_condition_needs_no_numpy() -> None:
 import sys
 sys.modules["numpy"] = None
 from rankscope import tql
-from rankscope.tql.evaluate import Evaluator
+from rankscope.tql.evaluate import Evaluator, LiveRows
+from rankscope.tql.fields import Entity
 print(Evaluator.of(tql.check(tql.parse("tensor.l2 > 2 * prev(tensor.l2) or tensor.absmax > 1"))).matches(
     {"l2": [1.0, 5.0], "absmax": [0.5, 0.5], "name": ["w", "w"], "step": [0, 1], "time": [0, 0]}))
 """
@@ -277,3 +280,79 @@ def test_nothing_of_it_is_imported_before_somebody_asks() -> None:
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
     assert done.stdout.split() == []
+
+
+CONDITIONS = (
+    "tensor.l2 > 2",
+    "tensor.nonfinite_count == 0 or layer.type == 'mlp'",
+    "tensor.l2 > 1.5 * prev(tensor.l2)",
+    "ema(tensor.l2, 3) > 2 or robust_z(tensor.l2) > 1",
+    "tensor.name =~ 'layers.*' and layer.index in 1..2",
+)
+
+
+def steps() -> list[Block]:
+    """What a probe hands over in some steps."""
+    return [
+        block(*(Numbers(at % 2, l2=1.0 + (step * at) % 5) for at in range(4)), Numbers(), step=step)
+        for step in range(12)
+    ]
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
+def test_conditions_that_share_the_rows_of_a_batch_answer_as_alone(text: str) -> None:
+    alone, together, other = asked(text), asked(text), asked("tensor.l2 < 3 and layer.type == 'mlp'")
+
+    for made in steps():
+        rows = LiveRows(Entity.TENSOR, made.columns)
+        other.matches(rows)
+        assert together.matches(rows) == alone.matches(made.columns)
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
+@pytest.mark.parametrize("places", [(0,), (3, 1), (4,), range(5), ()], ids=str)
+def test_some_rows_of_a_batch_are_asked_as_if_they_were_all(text: str, places: tuple[int, ...]) -> None:
+    of_some, of_all = asked(text), asked(text)
+
+    for made in steps():
+        answers = of_all.matches(made.columns)
+        assert of_some.matches(LiveRows(Entity.TENSOR, made.columns).at(places)) == [answers[at] for at in places]
+
+
+def test_a_hit_tells_what_the_condition_saw() -> None:
+    text = """
+        tensor.role == 'grad' and tensor.l2 > 2 * prev(tensor.l2) and missing(layer.index) and attempt == 3
+        and coalesce(tensor.nan_count, 7) < 9 and launch == '00112233445566778899aabbccddeeff'
+        and step == 5 and ema(tensor.l2 + 1, 3) > 0 and run.config."a b" == 'c' and tensor.dtype != 'x'
+    """
+    known = {"attempt": 3, "launch_id": bytes.fromhex("00112233445566778899aabbccddeeff"), "run.config": {"a b": "c"}}
+    jumps = asked(text)
+    jumps.matches({**block(Numbers(l2=1.0), step=4).columns, **known})
+
+    answers = jumps.matches({**block(Numbers(l2=5.0), Numbers(l2=9.0), step=5).columns, **known})
+
+    assert answers == [True, False]
+    assert jumps.seen(0) == {
+        "tensor.role": "grad",
+        "tensor.l2": 5.0,
+        "prev(tensor.l2)": 1.0,
+        "layer.index": None,
+        "attempt": 3,
+        "tensor.nan_count": None,
+        "launch": "00112233445566778899aabbccddeeff",
+        "step": 5,
+        "ema((tensor.l2 + 1), 3)": 4.0,
+        'run.config."a b"': "c",
+        "tensor.dtype": "torch.float32",
+    }
+    assert jumps.seen(1)["prev(tensor.l2)"] is None
+
+
+def test_of_rows_that_were_not_asked_nothing_was_seen() -> None:
+    spikes = asked("tensor.l2 > 1")
+
+    with pytest.raises(IndexError, match="asked of none"):
+        spikes.seen(0)
+    spikes.matches({"l2": [1.0]})
+    with pytest.raises(IndexError):
+        spikes.seen(1)

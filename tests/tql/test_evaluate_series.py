@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rankscope.tql.evaluate_columns import Rows
+from rankscope.tql.evaluate_columns import LiveRows
 from rankscope.tql.evaluate_history import Past
 from rankscope.tql.evaluate_series import memory
 from rankscope.tql.fields import FIELDS, Entity, Type
@@ -21,14 +21,16 @@ NODES = [
 ]
 
 
-def batches(names: Sequence[str], rows: int) -> list[Rows]:
+def batches(names: Sequence[str], rows: int) -> list[LiveRows]:
     """Batches of rows, in each some of the series."""
     chance = random.Random(11)
-    made: list[Rows] = []
+    made: list[LiveRows] = []
     for step in range(150):
         of = chance.sample(names, rows) if rows <= len(names) else chance.choices(names, k=rows)
         made.append(
-            Rows(Entity.SCALAR, {"name": of, "step": step, "time": [0] * rows, "value": [_value(chance) for _ in of]})
+            LiveRows(
+                Entity.SCALAR, {"name": of, "step": step, "time": [0] * rows, "value": [_value(chance) for _ in of]}
+            )
         )
     return made
 

@@ -1,12 +1,15 @@
 """Patterns: what both engines read alike is taken and rewritten, everything else refused where it stands."""
 
+import random
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope import tql
+from rankscope.tql import matching
 from rankscope.tql.errors import NOWHERE
 from rankscope.tql.matching import matcher
 from rankscope.tql.patterns import rewritten
@@ -95,7 +98,16 @@ def test_what_is_not_common_to_both_engines_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a{100}){11}", "(a{32}){32}b{9}", "((((((((((((((((((a))))))))))))))))))", "(((a{40}){40}){40}){40}"]
+    "pattern",
+    [
+        "(){1000}(){1000}",
+        "|" * 1000,
+        "(a|){501}",
+        "(a{100}){11}",
+        "(a{32}){32}b{9}",
+        "((((((((((((((((((a))))))))))))))))))",
+        "(((a{40}){40}){40}){40}",
+    ],
 )
 def test_a_pattern_is_small_with_its_repeats(pattern: str) -> None:
     with pytest.raises(tql.TqlTypeError):
@@ -128,3 +140,30 @@ def test_no_pattern_takes_more_ways_than_it_has_places(pattern: str) -> None:
 
     assert not matches("a" * 2000)
     assert matches("a" * 100 + "b")
+
+
+def test_no_text_takes_more_ways_than_it_has_letters() -> None:
+    # With `re` ten of these took four seconds.
+    matches = matcher(rewritten(".*a.*b", place=NOWHERE))
+
+    assert not any(matches("a" * 32_768) for _ in range(10))
+    assert matches("a" * 32_768 + "b")
+
+
+def test_what_a_pattern_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "_MOST_REMEMBERED", 500)
+    chance = random.Random(3)
+    matches = matcher(rewritten("(a|b)*a(a|b){60}", place=NOWHERE))
+    tracemalloc.start()
+
+    assert matches("".join(chance.choice("ab") for _ in range(600)) + "a" + "b" * 60)
+
+    assert tracemalloc.get_traced_memory()[1] < 2**18
+    tracemalloc.stop()
+
+
+def test_a_brace_that_is_no_repeat_is_called_so() -> None:
+    with pytest.raises(tql.TqlTypeError) as caught:
+        rewritten("a{,3}", place=NOWHERE)
+
+    assert caught.value.message == "the pattern has a { that is no repeat at its character 2"

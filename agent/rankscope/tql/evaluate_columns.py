@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from rankscope.tql.fields import MAPS, NUMBERS, SECTION, Entity, Field, Origin, Type
 from rankscope.tql.typed import Key
+from rankscope_proto.declaration import Field as Declared
 
 Batch = Mapping[str, object]
 """Columns of the entity's table by name: a list, tuple or array with a value a row (None: missing), or one of all rows.
@@ -23,6 +24,7 @@ configuration as a nested mapping.
 """
 
 _OF_PROCESS = {"run.tag", "run.config", "mesh"}
+_ONE_VALUE = (int, float, str, bytes, type(None))
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -41,29 +43,50 @@ class Array(Protocol):
 
 def is_column(column: object) -> bool:
     """Whether it holds a value a row, rather than one of all rows."""
+    if isinstance(column, _ONE_VALUE):
+        # Asked first: whether it is like an array takes as long as a comparison of all rows.
+        return False
     return isinstance(column, list | tuple | Array)
 
 
-class Rows:
-    """One batch.
+class LiveRows:
+    """One batch, whose columns are read once for all conditions that are asked of it.
 
     Attributes:
         batch: Its columns, as they were given.
         count: Number of rows.
+        kept: What numpy has made of its columns, by field name or key.
+        whole: The batch that these are some rows of; None: this is all of it.
+        places: Which rows of that, 0-based.
     """
+
+    whole: "LiveRows | None" = None
+    places: Sequence[int] = ()
 
     def __init__(self, entity: Entity, batch: Batch) -> None:
         """Count the rows.
+
+        Args:
+            entity: What they are.
+            batch: Columns of the entity's table by name; not to be changed any more.
 
         Raises:
             ValueError: No column says how many rows there are, or two columns differ.
         """
         self.batch = batch
-        self._declared = {declared.name: declared for declared in SECTION[entity].fields}
-        self._maps = {known.name: (known.keys, known.values) for known in SECTION[entity].maps}
-        self._known: dict[Field | Key, list[Any]] = {}
+        self.kept: dict[str | Key, Any] = {}
+        self._declared, self._maps = _layout(entity)
+        self._known: dict[str | Key, list[Any]] = {}
         self._stored: dict[str, Sequence[Any]] = {}
         self.count = self._counted()
+
+    def at(self, places: Sequence[int]) -> "LiveRows":
+        """Some of the rows, those of one node for instance; of their columns only what is asked for is copied.
+
+        Args:
+            places: Which, 0-based, in the order they are wanted.
+        """
+        return _SomeRows(self, places)
 
     def _counted(self) -> int:
         lengths = {
@@ -88,11 +111,15 @@ class Rows:
         Raises:
             ValueError: The batch lacks a column that says the same of all rows.
         """
-        known = self._known.get(operand)
+        # By its name: the rows are of one entity, and a field's own hash would cost as much as a comparison.
+        name = operand if isinstance(operand, Key) else operand.name
+        known = self._known.get(name)
         if known is None:
-            known = self._of_key(operand) if isinstance(operand, Key) else self._of_field(operand)
-            self._known[operand] = known
+            known = self._known[name] = self._values(operand)
         return known
+
+    def _values(self, operand: Field | Key) -> list[Any]:
+        return self._of_key(operand) if isinstance(operand, Key) else self._of_field(operand)
 
     def stored(self, name: str) -> Sequence[Any]:
         """A column as the table would hold it, None for NULL.
@@ -197,6 +224,33 @@ class Rows:
         for length in listed(self.batch[str(self._declared[name].count)], self.count):
             yield flat[start : start + length]
             start += length
+
+
+class _SomeRows(LiveRows):
+    """Some rows of a batch."""
+
+    def __init__(self, whole: LiveRows, places: Sequence[int]) -> None:
+        """Take the rows at these places."""
+        self.batch, self.count, self.kept = whole.batch, len(places), {}
+        self._known, self._stored = {}, {}
+        self.whole = self._whole = whole
+        self.places = places
+
+    def _values(self, operand: Field | Key) -> list[Any]:
+        values = self._whole.of(operand)
+        return [values[place] for place in self.places]
+
+    def _read(self, name: str) -> Sequence[Any]:
+        values = self._whole.stored(name)
+        return [values[place] for place in self.places]
+
+
+@functools.cache
+def _layout(entity: Entity) -> tuple[Mapping[str, Declared], Mapping[str, tuple[str, str]]]:
+    """The columns of an entity's table by name, and the columns of keys and values of its maps."""
+    section = SECTION[entity]
+    maps = {known.name: (known.keys, known.values) for known in section.maps}
+    return {declared.name: declared for declared in section.fields}, maps
 
 
 def listed(column: object, count: int) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from rankscope.tql.evaluate_columns import Rows
+from rankscope.tql.evaluate_columns import LiveRows
 from rankscope.tql.evaluate_numbers import Number, difference, in_type
 from rankscope.tql.fields import FIELDS, TIME_COLUMN, Entity, Type
 from rankscope.tql.typed import SERIES, History
@@ -215,7 +215,7 @@ class Past:
         self._last_keys: list[Sequence[object]] = []
         self._last_slots: list[int] = []
 
-    def take(self, rows: Rows, values: Sequence[Number | None]) -> Given:
+    def take(self, rows: LiveRows, values: Sequence[Number | None]) -> Given:
         """What the function gives in each row, whose values are then among the earlier ones."""
         slots, order = self._slots_of(rows), self._in_order(rows)
         if order is None:
@@ -226,7 +226,7 @@ class Past:
             given[at] = value
         return given
 
-    def _slots_of(self, rows: Rows) -> list[int]:
+    def _slots_of(self, rows: LiveRows) -> list[int]:
         """The slot of each row's series; batches of one layout, as every step has them, are looked up once."""
         keys = [rows.stored(name) for name in self._series]
         if "incarnation" in rows.batch:
@@ -247,7 +247,7 @@ class Past:
         self._slots[key] = slot
         return slot
 
-    def _in_order(self, rows: Rows) -> Sequence[int] | None:
+    def _in_order(self, rows: LiveRows) -> Sequence[int] | None:
         """The rows' places in TQL's total order; None where they stand in it."""
         columns = [rows.stored(name) for name in self._order]
         if columns[0][0] is not None and all(column.count(column[0]) == rows.count for column in columns):

@@ -6,10 +6,10 @@ This is the meaning; what numpy does faster is held against it.
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from rankscope.tql.evaluate_columns import Rows
+from rankscope.tql.evaluate_columns import LiveRows
 from rankscope.tql.evaluate_numbers import apply, arithmetic
 from rankscope.tql.fields import Field, Type
 from rankscope.tql.matching import matcher
@@ -37,6 +37,9 @@ from rankscope.tql.typed import (
 REMEMBERED_TEXTS = 4096
 """Texts of which a pattern's answer is kept: names recur at every step."""
 
+LONGEST_REMEMBERED = 512
+"""Letters of such a text: what is longer is no name, and four thousand of them would fill the memory."""
+
 
 def _unequal(left: Any, right: Any) -> bool:
     """Unlike Python's: not of a NaN."""
@@ -59,10 +62,10 @@ class Plain:
 
     Attributes:
         rows: The batch.
-        histories: What each history gave for the batch's rows.
+        histories: What each history gave for the batch's rows, by the id of its node: equal ones would cost a hash.
     """
 
-    def __init__(self, rows: Rows, histories: Mapping[History, list[Any]]) -> None:
+    def __init__(self, rows: LiveRows, histories: dict[int, list[Any]]) -> None:
         self.rows = rows
         self.histories = histories
 
@@ -96,7 +99,7 @@ class Plain:
             case Apply():
                 return self._apply(value)
             case History():
-                return self.histories[value]
+                return self.histories[id(value)]
             case _:
                 raise TypeError(f"{value.name} is the output of a stage, which a row does not have")
 
@@ -155,4 +158,6 @@ def constant(value: Constant) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _remembering(pattern: str) -> Callable[[str], bool]:
-    return functools.lru_cache(maxsize=REMEMBERED_TEXTS)(matcher(pattern))
+    matches = matcher(pattern)
+    remembered = functools.lru_cache(maxsize=REMEMBERED_TEXTS)(matches)
+    return lambda text: remembered(text) if len(text) <= LONGEST_REMEMBERED else matches(text)

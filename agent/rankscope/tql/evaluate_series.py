@@ -34,6 +34,21 @@ def memory(node: History) -> Memory | None:
             return None
 
 
+class _Layout:
+    """The slots of the last batch as an index; those of the next one are most often the same list."""
+
+    def __init__(self) -> None:
+        self._slots: Slots = ()
+        self._places: Places | None = None
+
+    def places(self, slots: Slots) -> "Places | None":
+        """The index; None where a series has several rows, which must be taken one after the other."""
+        if slots is not self._slots:
+            self._slots = slots
+            self._places = np.array(slots, dtype=np.intp) if len(set(slots)) == len(slots) else None
+        return self._places
+
+
 class Means:
     """The exponential mean of every series, as its last value and the faded sum of its changes.
 
@@ -45,6 +60,7 @@ class Means:
     def __init__(self, count: int, kind: Type) -> None:
         self._fading = Fading(count)
         self._type = kind
+        self._layout = _Layout()
         self._last: Floats = np.full(_FIRST_SERIES, np.nan)
         self._change: Floats = np.zeros(_FIRST_SERIES)
 
@@ -57,10 +73,11 @@ class Means:
 
     def take(self, slots: Slots, values: Sequence[Number | None]) -> Given:
         """The means up to and including each value; missing for good once a change overflowed."""
-        if len(set(slots)) < len(slots):
+        places = self._layout.places(slots)
+        if places is None:
             rows = zip(slots, values, strict=True)
             return [mean for slot, value in rows for mean in self._means(np.array([slot]), [value])]
-        return self._means(np.array(slots, dtype=np.intp), values)
+        return self._means(places, values)
 
     def _means(self, places: "Places", values: Sequence[Number | None]) -> Given:
         now, last, change, fading = np.array(values, np.float64), self._last[places], self._change[places], self._fading
@@ -85,6 +102,8 @@ class Windows:
 
     def __init__(self, count: int) -> None:
         self._count = count
+        self._layout = _Layout()
+        self._scratch: Floats = np.empty((0, count))
         self._values: Floats = np.full((_FIRST_SERIES, count), np.nan)
         self._taken: Places = np.zeros(_FIRST_SERIES, dtype=np.intp)
 
@@ -97,15 +116,26 @@ class Windows:
 
     def take(self, slots: Slots, values: Sequence[Number | None]) -> Given:
         """The distances to the median of the earlier values, in robust standard deviations."""
-        if len(set(slots)) < len(slots):
+        places = self._layout.places(slots)
+        if places is None:
             return [self._next(slot, value) for slot, value in zip(slots, values, strict=True)]
-        places, now = np.array(slots, dtype=np.intp), np.array(values, dtype=np.float64)
+        now = np.array(values, dtype=np.float64)
         with np.errstate(all="ignore"):
             taken = np.minimum(self._taken[places], self._count)
-            distances, known = _distances(now, self._values[places], taken=taken)
+            distances, known = _distances(now, self._copied(places), taken=taken)
         self._remember(places, now)
-        rows = zip(values, distances.tolist(), known.tolist(), strict=True)
-        return [found if is_known and value is not None else None for value, found, is_known in rows]
+        found = cast("list[float]", distances.tolist())
+        if known.all() and not np.isnan(now).any():
+            return cast("Given", found)
+        rows = zip(values, found, known.tolist(), strict=True)
+        return [one if is_known and value is not None else None for value, one, is_known in rows]
+
+    def _copied(self, places: "Places") -> "Floats":
+        """The windows of some series, in memory used again: the pages of a fresh array cost as much as a sort."""
+        if len(self._scratch) < len(places):
+            self._scratch = np.empty((len(places), self._count))
+        # Of indices known to be in range; "raise" would copy once more.
+        return np.take(self._values, places, axis=0, out=self._scratch[: len(places)], mode="clip")
 
     def _next(self, slot: int, value: Number | None) -> float | None:
         """One row, where a batch has several of a series."""
@@ -125,19 +155,27 @@ class Windows:
 
 
 def _distances(now: "Floats", windows: "Floats", *, taken: "Places") -> "tuple[Floats, NDArray[np.bool_]]":
-    """The distance of each row, and where there is one."""
+    """The distance of each row, and where there is one; the windows are used up.
+
+    In place: fresh arrays of this size took longer than the two sorts, in page faults.
+    """
     windows.sort(axis=1)
     medians = _middles(windows, taken)
-    away = np.abs(windows - medians[:, None])
-    away.sort(axis=1)
-    spreads = _middles(away, taken)
+    np.subtract(windows, medians[:, None], out=windows)
+    np.abs(windows, out=windows)
+    windows.sort(axis=1)
+    spreads = _middles(windows, taken)
     found = (now - medians) / (TO_SIGMA * spreads)
     known = (taken >= LEAST_WINDOW) & np.isfinite(medians) & (spreads > 0) & np.isfinite(spreads)
     return found, known & ~(np.isinf(found) & np.isfinite(now))
 
 
-def _middles(ordered: "Floats", taken: "Places") -> Any:
+def _middles(ordered: "Floats", taken: "Places") -> "Floats":
     """The median of each row's first values; of none, anything."""
-    rows = np.arange(len(taken))
+    rows: Any = slice(None)
+    if (taken == taken[0]).all():
+        taken = taken[:1]
+    else:
+        rows = np.arange(len(taken))
     lower, upper = ordered[rows, (taken - 1) // 2], ordered[rows, np.minimum(taken // 2, ordered.shape[1] - 1)]
-    return np.where(taken % 2 == 1, upper, (lower + upper) / 2)
+    return np.where(taken % 2 == 1, upper, (lower + upper) / 2).reshape(len(ordered))

@@ -5,14 +5,15 @@ node (`Unfit`): integers above 2^63 - 1, products that may overflow, an integer 
 differ by less than a float can tell.
 """
 
+import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rankscope.tql.evaluate_columns import is_column
+from rankscope.tql.evaluate_columns import LiveRows, is_column
 from rankscope.tql.evaluate_plain import Plain
 from rankscope.tql.fields import NUMBERS, Field, Origin, Type
 from rankscope.tql.typed import (
@@ -88,6 +89,11 @@ class Numbers:
         """The values as floats."""
         return self.values.astype(np.float64, copy=False)
 
+    def at(self, places: Sequence[int]) -> "Numbers":
+        """Those at some places."""
+        index = np.array(places, dtype=np.intp)
+        return Numbers(self.values[index], None if self.present is None else self.present[index])
+
     def where(self, present: "Truths") -> "Numbers":
         """The same, and missing where it is false."""
         return Numbers(self.values, present if self.present is None else self.present & present)
@@ -101,8 +107,16 @@ def holds(plain: Plain, condition: Condition) -> list[bool]:
         condition: What is asked.
     """
     with np.errstate(all="ignore"):
-        truths = _Vectors(plain).truths(condition)
-        return cast("list[bool]", np.broadcast_to(truths, plain.rows.count).tolist())
+        truths, count = _Vectors(plain).truths(condition), plain.rows.count
+        return cast("list[bool]", (truths if len(truths) == count else np.repeat(truths, count)).tolist())
+
+
+def _and(left: "Truths", right: "Truths") -> "Truths":
+    return left & right
+
+
+def _or(left: "Truths", right: "Truths") -> "Truths":
+    return left | right
 
 
 class _Vectors:
@@ -110,16 +124,14 @@ class _Vectors:
 
     def __init__(self, plain: Plain) -> None:
         self.plain = plain
-        self._known: dict[Field | Key, Numbers] = {}
-        self._masks: NDArray[np.uint64] | None = None
 
     def truths(self, condition: Condition) -> "Truths":
         """Of each row, or of all in one, whether the condition is true."""
         match condition:
             case AllOf() if condition.operands:
-                return np.logical_and.reduce(np.broadcast_arrays(*map(self.truths, condition.operands)))
+                return functools.reduce(_and, map(self.truths, condition.operands))
             case AnyOf() if condition.operands:
-                return np.logical_or.reduce(np.broadcast_arrays(*map(self.truths, condition.operands)))
+                return functools.reduce(_or, map(self.truths, condition.operands))
             case Opposite():
                 return ~self.truths(condition.operand)
             case Compare() | Between():
@@ -142,11 +154,9 @@ class _Vectors:
             raise Unfit
         match value:
             case Constant():
-                return _column([value.value], Type.FLOAT if isinstance(value.value, float) else Type.INTEGER)
+                return _constant(value)
             case Field() | Key():
-                if value not in self._known:
-                    self._known[value] = self._read(value)
-                return self._known[value]
+                return _read(self.plain.rows, value)
             case Arithmetic():
                 return _arithmetic(self._numbers(value.left), self._numbers(value.right), node=value)
             case Apply(function="abs"):
@@ -154,25 +164,46 @@ class _Vectors:
             case _:
                 return _column(self.plain.values(value), value.type)
 
-    def _read(self, value: Field | Key) -> Numbers:
-        """A column of the batch; straight from its array where it is one."""
-        if isinstance(value, Key) or value.origin is not Origin.ROW or len(value.column) != 1:
-            return _column(self.plain.values(value), value.type)
-        name = value.column[0]
-        column = self.plain.rows.batch.get(name)
-        if not is_column(column):
-            return _column(self.plain.values(value), value.type)
-        read = _column(column, value.type)
-        if value.table == "Float32":
-            read = Numbers(read.values.astype(np.float32).astype(np.float64), read.present)
-        if value.absent is not None:
-            read = read.where(read.values != value.absent)
-        bit = self.plain.rows.present_bit(name)
-        if bit is None:
-            return read
-        if self._masks is None:
-            self._masks = np.asarray(self.plain.rows.masks, dtype=np.uint64)
-        return read.where((self._masks & np.uint64(bit)) != 0)
+
+def _read(rows: LiveRows, value: Field | Key) -> Numbers:
+    """A column of the batch, made once for all conditions."""
+    name = value if isinstance(value, Key) else value.name
+    known = rows.kept.get(name)
+    if known is None:
+        known = rows.kept[name] = _stored(rows, value)
+    return known
+
+
+def _stored(rows: LiveRows, value: Field | Key) -> Numbers:
+    """A column of the batch; straight from its array where it is one."""
+    if rows.whole is not None:
+        return _read(rows.whole, value).at(rows.places)
+    if isinstance(value, Key) or value.origin is not Origin.ROW or len(value.column) != 1:
+        return _column(rows.of(value), value.type)
+    name = value.column[0]
+    column = rows.batch.get(name)
+    if not is_column(column):
+        return _column(rows.of(value), value.type)
+    read = _column(column, value.type)
+    if value.table == "Float32":
+        read = Numbers(read.values.astype(np.float32).astype(np.float64), read.present)
+    if value.absent is not None:
+        read = read.where(read.values != value.absent)
+    bit = rows.present_bit(name)
+    return read if bit is None else read.where((_masks(rows) & np.uint64(bit)) != 0)
+
+
+def _masks(rows: LiveRows) -> "NDArray[np.uint64]":
+    """`present` of every row, made once."""
+    known = rows.kept.get("present")
+    if known is None:
+        known = rows.kept["present"] = np.asarray(rows.masks, dtype=np.uint64)
+    return known
+
+
+@functools.lru_cache(maxsize=1024)
+def _constant(value: Constant) -> Numbers:
+    return _column([value.value], Type.FLOAT if isinstance(value.value, float) else Type.INTEGER)
 
 
 def _column(column: Any, kind: Type) -> Numbers:

@@ -1,8 +1,9 @@
 """Matches texts with a pattern in the process that trains: never in more time than text times pattern.
 
 Python's `re` tries one way after the other: `(a|aa)*b` takes for ever on forty `a`, and a condition would hold up the
-training. So `re` is used only for patterns that leave it few ways, which are the usual ones; the others follow all ways
-at once, remembering what each letter led to.
+training. So `re` is used only for patterns that leave it few ways, which are the usual ones, and only with short texts:
+`.*a.*b` tries half a thousand million ways on 32 KiB of `a`. The others follow all ways at once, remembering what each
+letter led to, as far as that takes little memory.
 """
 
 import functools
@@ -13,7 +14,11 @@ from rankscope.tql.errors import NOWHERE
 from rankscope.tql.patterns import Choice, Letters, Pattern, Repeat, Sequence, read
 
 _FEW_WAYS = 2
-_MOST_REMEMBERED = 20_000
+_MOST_TRIED = 512
+"""Letters of a text with which few ways are still soon tried: 0.1 ms for `.*a.*b`."""
+
+_MOST_REMEMBERED = 50_000
+"""Places that are remembered behind letters, some 100 bytes each: a pattern as `(a|b)*a(a|b){400}` has 2^400 sets."""
 _ACCEPT = 0
 
 
@@ -25,10 +30,14 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         pattern: As `patterns.rewritten` returns it.
     """
     parts = read(pattern, place=NOWHERE)
-    if _ways(parts) <= _FEW_WAYS and not _repeats_groups(parts):
-        fullmatch = re.compile(pattern, re.DOTALL).fullmatch
+    ways = _ways(parts)
+    if ways > _FEW_WAYS or _repeats_groups(parts):
+        return _AllWays(parts).matches
+    fullmatch = re.compile(pattern, re.DOTALL).fullmatch
+    if ways <= 1:
         return lambda text: fullmatch(text) is not None
-    return _AllWays(parts).matches
+    follow = _AllWays(parts)
+    return lambda text: follow.matches(text) if len(text) > _MOST_TRIED else fullmatch(text) is not None
 
 
 def _ways(pattern: Pattern) -> int:
@@ -67,6 +76,7 @@ class _AllWays:
         self._places = 1
         self._begin = self._reached({self._laid(pattern, _ACCEPT)})
         self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._remembered = 0
 
     def matches(self, text: str) -> bool:
         """Whether the whole of the text matches."""
@@ -81,9 +91,12 @@ class _AllWays:
         code = ord(letter)
         waiting = (self._letters[place] for place in places if place != _ACCEPT)
         found = {onward for letters, onward in waiting if _has(letters, code)}
-        if len(self._known) >= _MOST_REMEMBERED:
+        reached = self._reached(found)
+        if self._remembered > _MOST_REMEMBERED:
             self._known.clear()
-        reached = self._known[places, letter] = self._reached(found)
+            self._remembered = 0
+        self._known[places, letter] = reached
+        self._remembered += len(places) + 1
         return reached
 
     def _reached(self, places: set[int]) -> frozenset[int]:

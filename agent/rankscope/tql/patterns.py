@@ -15,7 +15,7 @@ MOST_REPEATS = 1000
 """Repeats of a part, those around it multiplied: RE2 takes no more."""
 
 MOST_PARTS = 1000
-"""Letters and classes of a pattern, each as often as it is repeated."""
+"""Letters, classes and empty parts of a pattern, each as often as it is repeated."""
 
 MOST_GROUPS = 16
 """Groups within groups."""
@@ -149,6 +149,8 @@ class _Reader:
         if sign in "^$":
             hint = "leave it out: a pattern is matched with the whole text; put .* where anything may stand"
             raise self.refusal(f"the anchor {sign}", hint=hint)
+        if sign == "{" and self.at:
+            raise self.refusal("a { that is no repeat", hint=r"write {2}, {2,} or {2,5}, or \{ for the sign itself")
         if sign in "*+?{}]":
             raise self.refusal(f"a {sign} with nothing to apply to", hint=f"write \\{sign} for the sign itself")
         self.at += 1
@@ -262,7 +264,7 @@ def _letter(letter: str) -> Letters:
 def _refuse_costly(pattern: Pattern, reader: _Reader) -> None:
     if _size(pattern) > MOST_PARTS:
         reader.at = 0
-        message = f"more than {MOST_PARTS} letters, repeats counted, which begin"
+        message = f"more than {MOST_PARTS} parts, repeats counted, which begin"
         raise reader.refusal(message, hint="repeat less, or match a shorter part")
     if _repeats(pattern) > MOST_REPEATS:
         reader.at = 0
@@ -277,7 +279,8 @@ def _size(pattern: Pattern) -> int:
         case Repeat():
             return _size(pattern.part) * max(pattern.least, pattern.most or 1, 1)
         case _:
-            return sum(_size(part) for part in pattern.parts)
+            # Also what is empty is a place to be: `(){1000}` a thousand times over would be a million of them.
+            return max(1, sum(_size(part) for part in pattern.parts))
 
 
 def _repeats(pattern: Pattern) -> int:

@@ -88,6 +88,7 @@ def same(found: list[int], condition: typed.Condition, entity: Entity) -> None:
 @pytest.fixture(params=["numpy", "plain Python"])
 def agent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the agent evaluates with."""
+    monkeypatch.setattr(evaluate, "FEW_ROWS", 0)
     if request.param == "plain Python":
         monkeypatch.setattr(evaluate, "_engine", lambda: evaluate.PLAIN)
     return str(request.param)
