@@ -18,6 +18,7 @@ from typing import Any, cast
 import orjson
 from starlette.responses import Response
 
+from rankscope_proto.names import GapClass
 from rankscope_query_api.answers import Json, conventional, iso_time, json_answer
 
 
@@ -93,6 +94,9 @@ def response(said: Mapping[str, Json], rows: Rows, *, form: Format) -> Response:
 def _headers(said: Mapping[str, Json]) -> dict[str, str]:
     told = {name: said.get(name) for name in ("total", "returned", "truncated", "next")}
     counts = {name: len(found) for name in ("warnings", "gaps") if isinstance(found := said.get(name), list | tuple)}
+    if "gaps" in counts:
+        gaps = cast("Sequence[Mapping[str, Json]]", said["gaps"])
+        counts["gaps-lost"] = sum(gap["class"] == GapClass.LOST for gap in gaps)
     return {f"x-rankscope-{name}": _header(value) for name, value in {**told, **counts}.items() if value is not None}
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from rankscope.cli._columns import laid_out
 from rankscope.cli._one_trace import span_lines
-from rankscope.cli._output import cell, duration, plural, table
+from rankscope.cli._output import duration, plural
+from rankscope.cli._table import CELL_WIDTH, cell, table
 from rankscope.cli._tree import bar, branches
-from rankscope.client import caret, printable
+from rankscope.client import caret, printable, width_of
 
 
 def test_a_tree_is_drawn_from_depths() -> None:
@@ -71,6 +72,39 @@ def test_a_caret_stands_under_the_place() -> None:
     error = {"position": {"line": 2, "column": 3, "length": 4}, "expected": ["a number"]}
 
     assert caret("rank == 0\nxxyyyy", error) == ["  xxyyyy", "    ^^^^", "expected: a number"]
+
+
+def test_a_line_ends_where_the_language_ends_it() -> None:
+    text = "rank == 0\u2028 and\r\nxx == 1\r\n"
+    error = {"position": {"line": 2, "column": 1, "length": 2}}
+
+    assert caret(text, error) == ["  xx == 1", "  ^^"]
+
+
+def test_a_caret_stands_under_its_place_behind_wide_letters_and_accents() -> None:
+    text = 'span.name == "日本e\u0301" and spn.x == 1'
+    error = {"position": {"line": 1, "column": text.index("spn") + 1, "length": 5}}
+
+    assert caret(text, error)[1] == "  " + " " * (text.index("spn") + 2 - 1) + "^^^^^"
+
+
+@pytest.mark.parametrize("terms", [(0, 60), (60, 60), (60, 0)])
+def test_of_a_long_line_the_part_around_the_place_is_shown(terms: tuple[int, int]) -> None:
+    before, after = ("rank == 1 or " * terms[0], " or rank == 1" * terms[1])
+    error = {"position": {"line": 1, "column": len(before) + 1, "length": 3}}
+
+    line, mark = caret(f"{before}rnk == 2{after}", error)
+
+    assert line[mark.index("^") : len(mark)] == "rnk"
+    assert len(line) < 81
+    assert line.count("…") == sum(map(bool, terms))
+
+
+def test_a_table_of_wide_letters_is_aligned() -> None:
+    rows = [{"name": "日本", "rank": 1}, {"name": "e\u0301", "rank": 2}, {"name": "x" * 20, "rank": 3}]
+
+    assert [width_of(line) for line in table(rows, ["name", "rank"])[1:]] == [23, 23, 23]
+    assert width_of(cell("日" * 40)) == CELL_WIDTH - 1
 
 
 def test_an_error_without_a_place_shows_none() -> None:

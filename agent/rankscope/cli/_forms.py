@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rankscope.cli._errors import OutputLostError, WrongCallError
-from rankscope.cli._output import say_aside
+from rankscope.cli._output import plural, say_aside
 from rankscope.up import Body
 
 STDOUT = "-"
@@ -32,7 +32,7 @@ def form_of(*, as_json: bool, csv: bool, arrow: str | None) -> str:
 
 
 def write(body: Body, target: str | None) -> None:
-    """An answer's bytes, to a file or to stdout; on stderr, that there are more rows.
+    """An answer's bytes, to a file or to stdout; on stderr, that there are warnings, and more rows.
 
     Args:
         body: the answer.
@@ -50,6 +50,8 @@ def write(body: Body, target: str | None) -> None:
         sys.stdout.buffer.flush()
     else:
         Path(target or "").write_bytes(body.content)
+    if warnings := int(body.said.get("warnings", 0)):
+        say_aside(f"{plural(warnings, 'warning')}: ask without --csv and --arrow to read them")
     if body.said.get("truncated") == "true":
         say_aside(_rest(body))
 

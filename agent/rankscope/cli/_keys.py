@@ -15,8 +15,9 @@ import typer
 from rankscope._setting_readers import checked_id
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
-from rankscope.cli._output import say, say_aside, say_json, table
+from rankscope.cli._output import say, say_aside, say_json
 from rankscope.cli._source import AsJson, Home, chosen_folder
+from rankscope.cli._table import say_table
 from rankscope.up import UpError
 from rankscope_proto.key_limits import KeyLimits
 from rankscope_proto.keys import EVERY_PROJECT, KeyFile, KeyFileError, Scope, StoredKey
@@ -138,8 +139,7 @@ def list_keys(path: KeysFile = None, *, home: Home = None, as_json: AsJson = Fal
         }
         for item in items
     ]
-    for line in table(shown, ("id", "state", "scopes", "projects", "name", "created", "expires", "limits")):
-        say(line)
+    say_table(shown, ("id", "state", "scopes", "projects", "name", "created", "expires", "limits"), none="no keys")
 
 
 @keys.command("revoke", short_help="End a key.")

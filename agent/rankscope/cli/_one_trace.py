@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from rankscope.cli._output import cell, duration, plural
+from rankscope.cli._output import duration, plural
+from rankscope.cli._table import cell
 from rankscope.cli._tree import branches, name_cell
 from rankscope.client import printable
 

@@ -1,7 +1,8 @@
-"""What people see: tables, carets, durations; what programs see: one JSON document."""
+"""What people see: lines, carets, durations; what programs see: one JSON document."""
 
 import json
 import platform
+import select
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,6 @@ from rankscope._version import __version__
 from rankscope.cli._errors import OutputLostError, as_json, hint_of
 from rankscope.client import QueryRefusedError, caret, printable
 from rankscope.errors import RankscopeError
-
-COLUMN_LIMIT = 44
-"""Wider cells are cut in tables; `--json` has all of them."""
 
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 
@@ -60,6 +58,19 @@ def say_warnings(answer: Mapping[str, Any]) -> None:
         say_aside(f"warning: {warning}")
 
 
+def await_reader(seconds: float) -> None:
+    """Waits; where stdout is a pipe that nobody reads any more, that is noticed at once, and not with the next line.
+
+    Raises:
+        BrokenPipeError: the reader is gone.
+    """
+    reader = select.poll()
+    if sys.stdout is not None:
+        reader.register(sys.stdout.fileno(), 0)  # no event is asked for: that the other end is closed is told anyway
+    if reader.poll(seconds * 1000):
+        raise BrokenPipeError
+
+
 def say_rest(answer: Mapping[str, Any]) -> None:
     """On stderr, that an answer goes on, and how to get its next page."""
     if answer["truncated"]:
@@ -89,27 +100,6 @@ def _error_text(error: RankscopeError) -> str:
 
 def _printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
-
-
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Rows as aligned text under their column names."""
-    cells = [
-        [printable(column) for column in columns],
-        *([cell(row.get(column)) for column in columns] for row in rows),
-    ]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-
-
-def cell(value: object) -> str:
-    """One value as a table shows it."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
-    text = printable(text)
-    return text if len(text) <= COLUMN_LIMIT else text[: COLUMN_LIMIT - 1] + "…"
 
 
 def duration(ns: object) -> str:

@@ -2,17 +2,18 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._columns import laid_out
-from rankscope.cli._errors import FAILED_IF, OK, OVER_GAP, WrongCallError
+from rankscope.cli._errors import OK
 from rankscope.cli._forms import Arrow, Csv, form_of, write
-from rankscope.cli._output import plural, say, say_aside, say_json, say_rest, say_warnings, table
+from rankscope.cli._output import say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
+from rankscope.cli._table import say_table
+from rankscope.cli._verdict import Doubt, FailIf, Told
 from rankscope.client import Asking
 from rankscope.up import Json
 
@@ -27,31 +28,15 @@ After = Annotated[
 ]
 
 
-class FailIf(StrEnum):
-    """When a query fails the job that asks it."""
-
-    ANY = "any"
-    NONE = "none"
-
-
-class Doubt(StrEnum):
-    """Which absences make it doubtful that there is no row."""
-
-    ANY = "any"
-    LOST = "lost"
-
-
 @app.command("query", short_help="Ask in TQL.")
 def query(  # noqa: PLR0913 - one for each option
     tql: Annotated[str, typer.Argument(metavar="TQL", help="The query; - reads it from stdin.")],
     run: Run = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 20,
     after: After = None,
     fail_if: Annotated[
         FailIf | None,
-        typer.Option(
-            help="Exit with 4 where it finds any row, or none; with 5 where none, but over a gap. Needs --run."
-        ),
+        typer.Option(help="Exit with 4 where it finds any row, or none; with 5 where none, but over a gap."),
     ] = None,
     gaps: Annotated[
         Doubt, typer.Option(help="Which absences count as a gap: any, or only those of rows that were lost.")
@@ -68,20 +53,22 @@ def query(  # noqa: PLR0913 - one for each option
     Example: rankscope query 'tensor.nonfinite_count > 0 | first' --json
     """
     form, text = form_of(as_json=as_json, csv=csv, arrow=arrow), text_of(tql)
-    if fail_if and run is None:
-        raise WrongCallError("--fail-if needs --run: it is a run whose absences are known")
     with Source(home, url, project).client() as client:
         asking = Asking(client, project, run)
         if form in {"csv", "arrow"}:
-            write(asking.tql_as(form, text, limit=limit, after=after), arrow)
-            answer = asking.tql(text, limit=1) if fail_if else {}
+            body = asking.tql_as(form, text, limit=limit, after=after)
+            write(body, arrow)
+            told = Told.of_body(body)
         else:
             answer = asking.tql(text, limit=limit, after=after)
-    if form == "json":
-        say_json(answer)
-    elif form == "table":
-        say_rows(answer, query=text)
-    return verdict(answer, fail_if, gaps=gaps) if fail_if else OK
+            told = Told.of_json(answer)
+            if form == "json":
+                say_json(answer)
+            else:
+                say_rows(answer, query=text)
+    if told.is_doubtful(gaps) and (fail_if or form != "json"):
+        told.say_doubt(gaps)
+    return told.status(fail_if, doubt=gaps) if fail_if else OK
 
 
 def text_of(argument: str) -> str:
@@ -89,24 +76,9 @@ def text_of(argument: str) -> str:
     return sys.stdin.read().strip() if argument == "-" else argument
 
 
-def verdict(answer: Json, fail_if: FailIf, *, gaps: Doubt) -> int:
-    """The exit status that an answer means to a job, with a remark on stderr where it is not 0."""
-    total = int(answer["total"])
-    found: Sequence[Mapping[str, Any]] = answer["gaps"]
-    absences = [gap for gap in found if gaps is Doubt.ANY or gap["class"] == gaps]
-    if not total and absences:
-        causes = ", ".join(sorted({str(gap["cause"]) for gap in absences}))
-        say_aside(f"no rows, but {plural(len(absences), 'gap')} where there could be some ({causes})")
-        return OVER_GAP
-    if (total > 0) == (fail_if is FailIf.ANY):
-        say_aside(f"{plural(total, 'row')}: fails as --fail-if {fail_if} asks")
-        return FAILED_IF
-    return OK
-
-
 @app.command("runs", short_help="Which runs there are.")
 def runs(
-    limit: Annotated[int, typer.Option(min=1, help="Runs to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Runs to show.")] = 20,
     home: Home = None,
     url: Url = None,
     project: Project = None,
@@ -128,7 +100,6 @@ def say_rows(answer: Json, *, query: str = "", columns: Sequence[str] | None = N
     """The rows of an answer as a table, and what it says beside them."""
     rows: Sequence[Mapping[str, Any]] = answer["items"]
     shown, chosen = laid_out(rows, query)
-    for line in table(shown, columns or chosen) if shown else ["no rows"]:
-        say(line)
+    say_table(shown, columns or chosen)
     say_warnings(answer)
     say_rest(answer)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankscope.cli._output import table
+from rankscope.cli._table import table
 from rankscope.up import Client, Json, quoted
 
 PROCESSES_TOLD = 8

@@ -8,9 +8,10 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._forms import Arrow, Csv, form_of, write
-from rankscope.cli._output import say, say_json, say_warnings, table
+from rankscope.cli._output import say_json, say_warnings
 from rankscope.cli._read import Run, text_of
 from rankscope.cli._source import AsJson, Home, Project, Source, Url
+from rankscope.cli._table import say_table
 from rankscope.client import Asking
 
 _IS_TEXT = r"\{\s*%s\s*:\s*(?:Nullable\()?String"
@@ -48,8 +49,7 @@ def sql(  # noqa: PLR0913 - one for each option
         say_json(answer)
         return
     columns = [str(column["name"]) for column in answer["columns"]]
-    for line in table(answer["items"], columns) if answer["items"] else ["no rows"]:
-        say(line)
+    say_table(answer["items"], columns)
     say_warnings(answer)
 
 

@@ -7,7 +7,6 @@ their own time are asked for again and again, and those that were not there befo
 
 import dataclasses
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -17,17 +16,15 @@ from rankscope import tql as language
 from rankscope.cli._app import app
 from rankscope.cli._columns import laid_out
 from rankscope.cli._errors import WrongCallError
-from rankscope.cli._output import cell, say, say_aside
+from rankscope.cli._output import await_reader, say, say_aside
 from rankscope.cli._read import Run, text_of
 from rankscope.cli._source import AsJson, Home, Project, Source, Url
-from rankscope.client import Asking
+from rankscope.cli._table import BETWEEN, cell, fitting, say_left_out
+from rankscope.client import Asking, padded, width_of
 from rankscope.tql.nodes import Query, Where
 
 WINDOW = 1_000
 """Rows that are asked for each time."""
-
-GAP = 2
-"""Spaces between columns."""
 
 Row = Mapping[str, Any]
 
@@ -58,7 +55,7 @@ def tail(  # noqa: PLR0913 - one for each option
         latest = watched.new()
         shown.say(latest[len(latest) - min(lines, len(latest)) :])
         while follow:
-            time.sleep(every)
+            await_reader(every)
             shown.say(watched.new())
 
 
@@ -128,9 +125,13 @@ class _Lines:
         shown, columns = laid_out(rows, self._query)
         if rows and not self._widths:
             cells = {name: [name, *(cell(row.get(name)) for row in shown)] for name in columns}
-            self._widths = {name: max(map(len, texts)) + GAP for name, texts in cells.items()}
+            widths = {name: max(map(width_of, texts)) for name, texts in cells.items()}
+            room = fitting(list(widths.values()))
+            self._widths = dict(list(widths.items())[:room])
+            say_left_out(columns[room:])
             yield self._line({name: name for name in columns})
         yield from map(self._line, shown)
 
     def _line(self, row: Row) -> str:
-        return "".join(cell(row.get(name)).ljust(width) for name, width in self._widths.items()).rstrip()
+        cells = (padded(cell(row.get(name)), width) for name, width in self._widths.items())
+        return (" " * BETWEEN).join(cells).rstrip()

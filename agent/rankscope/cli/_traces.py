@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from rankscope.cli._app import app
-from rankscope.cli._output import duration, say, say_json, say_rest, say_warnings, table
+from rankscope.cli._output import duration, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
+from rankscope.cli._table import say_table
 from rankscope.up import Json, quoted
 
 TRACES_SHOWN = 20
@@ -108,8 +109,7 @@ def step_range(text: str | None) -> tuple[int | None, int | None]:
 def _say_traces(answer: Json, *, has_run: bool) -> None:
     rows = [_row(trace) for trace in answer["items"]]
     columns = COLUMNS if has_run else ("run_id", *COLUMNS)
-    for line in table(rows, columns) if rows else ["no traces"]:
-        say(line)
+    say_table(rows, columns, none="no traces")
     say_warnings(answer)
     say_rest(answer)
 

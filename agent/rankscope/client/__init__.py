@@ -9,8 +9,9 @@ The command line reads through the same functions.
 
 from rankscope.client._asking import Asking
 from rankscope.client._client import ARRIVAL_PATIENCE_S, Client, NoServerError, NoTraceError, connect
-from rankscope.client._refused import QueryRefusedError, caret, printable
+from rankscope.client._refused import QueryRefusedError, caret
 from rankscope.client._result import Result, Row
+from rankscope.client._shown import cut, padded, printable, width_of
 from rankscope.client._tree import SPANS_A_PAGE, TraceWalk, Tree
 from rankscope.client._values import MissingPackageError
 
@@ -29,5 +30,8 @@ __all__ = [
     "Tree",
     "caret",
     "connect",
+    "cut",
+    "padded",
     "printable",
+    "width_of",
 ]

@@ -1,14 +1,14 @@
-"""A query that the service refused, shown with the place in its text; and text made safe to show."""
+"""A query that the service refused, shown with the place in its text."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from rankscope.client._shown import printable, width_of
 from rankscope.up import RefusedError, UpError
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal obeys instead of showing: controls (ESC and the one-byte CSI and OSC among them), line and
-paragraph separators, what turns the direction of writing; and lone surrogates, which no terminal takes."""
+BEFORE, AFTER = 40, 36
+"""Characters that are shown of a long line before the place of an error and from there on: a terminal of 80 columns
+wraps what is longer, and the caret stands below nothing."""
 
 
 class QueryRefusedError(UpError):
@@ -38,19 +38,21 @@ def caret(text: str, error: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     position = error.get("position")
     if position:
-        number, column = int(position["line"]), int(position["column"])
-        shown = (text.splitlines() or [""])[max(0, number - 1) :][:1] or [""]
-        before, at = shown[0][: column - 1], shown[0][column - 1 :]
-        width = len(printable(at[: max(1, int(position.get("length") or 1))])) or 1
-        lines += [f"  {printable(shown[0])}", "  " + " " * len(printable(before)) + "^" * width]
+        lines += _pointed_at(text, position)
     if error.get("expected"):
         lines.append(f"expected: {', '.join(map(str, error['expected']))}")
     return lines
 
 
-def printable(text: str) -> str:
-    r"""One line that a terminal shows and does not obey: names come from whoever sent a span.
-
-    Each such character becomes its JSON escape, as \u001b, which in a JSON document means the same.
-    """
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def _pointed_at(text: str, position: Mapping[str, Any]) -> list[str]:
+    lines = text.split("\n")  # as the language counts them: splitlines() would also part at U+2028 and the like
+    line = lines[min(int(position["line"]), len(lines)) - 1].removesuffix("\r")
+    begin = int(position["column"]) - 1
+    before, at = line[:begin], line[begin:]
+    marked = at[: max(1, int(position.get("length") or 1))]
+    if len(line) > BEFORE + AFTER:
+        before = before if len(before) <= BEFORE else "…" + before[-BEFORE:]
+        at = at if len(at) <= AFTER else at[:AFTER] + "…"
+        marked = marked[:AFTER]
+    mark = "^" * (width_of(printable(marked)) or 1)
+    return [f"  {printable(before + at)}", f"  {' ' * width_of(printable(before))}{mark}"]

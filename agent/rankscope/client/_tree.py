@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from rankscope.client import _html
-from rankscope.client._refused import printable
+from rankscope.client._shown import printable
 from rankscope.client._values import decoded
 from rankscope.up import Json
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from rankscope.cli import _errors
+from rankscope.cli._verdict import Told
+from rankscope.up import Body, UnreachableError
 from tests.cli.programs import Answer, rankscope
 from tests.query_api import story
 
@@ -62,10 +64,12 @@ def test_two_forms_at_once_are_a_wrong_call(call: Service) -> None:
     [
         (NONFINITE, ["--fail-if", "any"], _errors.FAILED_IF),
         (NONFINITE, ["--fail-if", "none"], _errors.OK),
+        (NONFINITE, ["--fail-if", "any", "--csv"], _errors.FAILED_IF),
         ("tensor.l2 > 1e9", ["--fail-if", "any"], _errors.OVER_GAP),
         ("tensor.l2 > 1e9", ["--fail-if", "none"], _errors.OVER_GAP),
         ("tensor.l2 > 1e9", ["--fail-if", "any", "--gaps", "lost"], _errors.OK),
         ("tensor.l2 > 1e9", ["--fail-if", "none", "--gaps", "lost"], _errors.FAILED_IF),
+        ("tensor.l2 > 1e9", ["--fail-if", "any", "--gaps", "lost", "--csv"], _errors.OK),
         ("span.name == 'nothing'", ["--fail-if", "any", "--gaps", "lost", "--csv"], _errors.OVER_GAP),
     ],
 )
@@ -75,11 +79,27 @@ def test_a_job_can_fail_by_what_a_query_finds_and_is_told_apart_from_an_empty_an
     assert call("query", text, "--run", story.RUN, *options).status == status
 
 
-def test_failing_by_what_is_found_needs_a_run(call: Service) -> None:
-    answer = call("query", NONFINITE, "--fail-if", "any")
+def test_a_job_can_fail_by_what_is_found_in_any_run(call: Service) -> None:
+    assert call("query", NONFINITE, "--fail-if", "any").status == _errors.FAILED_IF
 
-    assert answer.status == _errors.USAGE
-    assert "--run" in answer.stderr
+
+@pytest.mark.parametrize("form", [[], ["--csv"]])
+def test_an_empty_answer_over_a_gap_says_so_also_where_no_job_is_to_fail(call: Service, form: list[str]) -> None:
+    answer = call("query", "span.name == 'nothing'", "--run", story.RUN, *form)
+
+    assert answer.status == _errors.OK
+    assert "no rows, but " in answer.stderr
+
+
+def test_a_service_that_tells_no_gaps_cannot_answer_a_job() -> None:
+    with pytest.raises(UnreachableError, match="gaps-lost"):
+        Told.of_body(Body(b"", {"total": "0", "gaps": "1"}))
+
+
+def test_csv_says_that_there_are_warnings(call: Service) -> None:
+    answer = call("query", "attr.nothing == 'x'", "--csv")
+
+    assert "1 warning" in answer.stderr
 
 
 def test_an_error_of_a_query_shows_the_place(call: Service) -> None:
