@@ -15,9 +15,10 @@ from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Origin, Type
 from rankscope.tql.typed import Apply, Column, History, Key, Output, Value
 from rankscope_proto import names
 from rankscope_query_api.answers import iso_time
-from rankscope_query_api.tql_sql.expressions import alias, call, column, text_of
+from rankscope_query_api.tql_sql.expressions import alias, call, column
 from rankscope_query_api.tql_sql.scope import Scope
 from rankscope_query_api.tql_sql.sources import source
+from rankscope_query_api.tql_sql.writing import text_of
 
 Item = dict[str, Any]
 """One object of an answer."""

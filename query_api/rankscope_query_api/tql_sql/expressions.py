@@ -1,17 +1,9 @@
 """SQL expressions in the words of the language: functions, constants, columns, and the few spellings that matter."""
 
-import re
 from collections.abc import Sequence
 
 from sqlglot import exp
-from sqlglot.dialects.clickhouse import ClickHouse
 from sqlglot.expressions.core import Expr
-
-_SPACE_IN_PLACEHOLDER = re.compile(r"\{(\w+): ")
-"""clickhouse-connect looks for placeholders without one: `{name:Type}`."""
-
-_DIALECT = ClickHouse()
-"""Made once: by its name sqlglot would make one for each text."""
 
 
 def call(function: str, *arguments: Expr) -> Expr:
@@ -21,7 +13,8 @@ def call(function: str, *arguments: Expr) -> Expr:
 
 def number(value: int) -> Expr:
     """A small constant of the compiler's own; what a query says is bound instead."""
-    return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)
+    digits = exp.Literal(this=str(abs(value)), is_string=False)
+    return exp.Neg(this=digits) if value < 0 else digits
 
 
 def constant(value: int | str) -> Expr:
@@ -62,11 +55,6 @@ def called(query: Expr, name: str) -> exp.Subquery:
 def alias(value: Expr, name: str) -> Expr:
     """The expression under a name of the compiler's own."""
     return exp.Alias(this=value, alias=exp.Identifier(this=name, quoted=False))
-
-
-def text_of(expression: Expr) -> str:
-    """The expression as SQL; it is not to be used any more."""
-    return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", expression.sql(dialect=_DIALECT, copy=False, comments=False))
 
 
 def one_spelling(value: Expr) -> Expr:

@@ -9,9 +9,10 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Entity
 from rankscope_query_api.tql_sql.answer import Shown
-from rankscope_query_api.tql_sql.expressions import alias, all_of, from_query, text_of
+from rankscope_query_api.tql_sql.expressions import alias, all_of, from_query
 from rankscope_query_api.tql_sql.order import SortKey, order_by, row_order
 from rankscope_query_api.tql_sql.scope import Scope
+from rankscope_query_api.tql_sql.writing import text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,12 @@ from rankscope.tql.typed import (
     Value,
 )
 from rankscope_query_api.tql_sql.explain import walked
-from rankscope_query_api.tql_sql.expressions import alias, number, text_of
+from rankscope_query_api.tql_sql.expressions import alias, number
 from rankscope_query_api.tql_sql.guard import check_statement
 from rankscope_query_api.tql_sql.predicates import condition
 from rankscope_query_api.tql_sql.scope import Scope
 from rankscope_query_api.tql_sql.seen import Asked
+from rankscope_query_api.tql_sql.writing import text_of
 
 _HOLDERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "run.config": Entity.RUN}
 """Whose rows have the keys of each scope; coordinates of a mesh are not here, for few rows would hold them."""

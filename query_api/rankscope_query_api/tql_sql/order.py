@@ -6,13 +6,15 @@ step come first, by time, whatever their phase; what has no step is in the order
 and NaN, so that "after this row" is one comparison.
 """
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import SECTION, TIME_COLUMN, Entity
-from rankscope_query_api.tql_sql.expressions import all_of, call, column, number, step
+from rankscope_query_api.tql_sql.expressions import all_of, any_of, call, column, number, step
 from rankscope_query_api.tql_sql.parameters import Parameters, Value
 from rankscope_query_api.tql_sql.scope import Source
 
@@ -42,21 +44,22 @@ _KEYS_WITHOUT_TABLE = {
 }
 
 
-def row_order(entity: Entity) -> list[SortKey]:
+@functools.cache
+def row_order(entity: Entity) -> tuple[SortKey, ...]:
     """The total order of an entity's rows."""
     if entity in _KEYS_WITHOUT_TABLE:
-        return [SortKey(column(name), table) for name, table in _KEYS_WITHOUT_TABLE[entity]]
+        return tuple(SortKey(column(name), table) for name, table in _KEYS_WITHOUT_TABLE[entity])
     names = {declared.name for declared in SECTION[entity].fields}
     time = column(TIME_COLUMN[entity])
     identity = SortKey(call("lower", call("hex", column("incarnation"))), "String")
     within = [SortKey(column("seq"), "UInt64"), SortKey(column("idx"), "UInt32")]
     if "step" not in names:
-        return [SortKey(time, "Int64"), identity, *within]
+        return SortKey(time, "Int64"), identity, *within
     without_step = exp.EQ(this=step(), expression=number(-1))
     keys = [SortKey(step(), "Int64"), SortKey(call("if", without_step, time, number(0)), "Int64")]
     if "microstep" in names:
         keys += [SortKey(column("microstep"), "UInt32"), SortKey(column("phase"), "UInt8")]
-    return [*keys, *within, SortKey(column("rank"), "Int32"), identity]
+    return *keys, *within, SortKey(column("rank"), "Int32"), identity
 
 
 def series_order(entity: Entity) -> list[SortKey]:
@@ -101,7 +104,7 @@ def _never_null(side: Source) -> Expr:
     return value
 
 
-def order_by(keys: list[SortKey]) -> list[Expr]:
+def order_by(keys: Sequence[SortKey]) -> list[Expr]:
     """The keys as the items of an ORDER BY."""
     return [exp.Ordered(this=key.value.copy(), desc=key.descending, nulls_first=False) for key in keys]
 
@@ -118,7 +121,7 @@ def beyond(keys: list[SortKey], row: list[Value], *, parameters: Parameters) -> 
     cases = [_first_difference(keys, bound, at=at) for at in range(len(keys))]
     # The first key alone lets the sorting key skip what lies before.
     at_least = exp.GTE if not keys[0].descending else exp.LTE
-    return all_of([at_least(this=keys[0].value.copy(), expression=bound[0].copy()), exp.Paren(this=exp.or_(*cases))])
+    return all_of([at_least(this=keys[0].value.copy(), expression=bound[0].copy()), exp.Paren(this=any_of(cases))])
 
 
 def _first_difference(keys: list[SortKey], bound: list[exp.Placeholder], *, at: int) -> Expr:

@@ -30,7 +30,7 @@ def frame_of(query: typed.Typed, scope: Scope) -> Frame:
         query: What `rankscope.tql.check` made of it.
         scope: An empty scope of its entity.
     """
-    order = row_order(query.entity)
+    order = list(row_order(query.entity))
     frame = Frame(scope, scope, scope.rows, order, list(order), None, is_in_order=True)
     frame.conditions = _source(query.source, scope)
     for stage in query.stages:

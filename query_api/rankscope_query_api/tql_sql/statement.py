@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
-from sqlglot.expressions.core import Expr
-
 from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Typed
 from rankscope_query_api.tql_sql.answer import Item, Shown, items, whole_row
 from rankscope_query_api.tql_sql.cursor import decode, encode, fingerprint
-from rankscope_query_api.tql_sql.expressions import alias, call, text_of
+from rankscope_query_api.tql_sql.expressions import alias, call
 from rankscope_query_api.tql_sql.frames import Frame, row_keys, row_order_text
 from rankscope_query_api.tql_sql.guard import check_statement
-from rankscope_query_api.tql_sql.order import beyond, order_by
+from rankscope_query_api.tql_sql.order import SortKey, beyond
 from rankscope_query_api.tql_sql.parameters import Value
 from rankscope_query_api.tql_sql.pipeline import frame_of
 from rankscope_query_api.tql_sql.scope import Scope
+from rankscope_query_api.tql_sql.writing import text_of
 
 _COUNT = "SELECT count() AS total"
 
@@ -96,7 +94,7 @@ def compile_query(
     values = scope.parameters.values
     counted = dict(values)
     count = text_of(statement)
-    order = text_of(exp.Order(expressions=_order(frame)))
+    order = _order(frame)
     mark = fingerprint(f"{count} {order} {sorted(counted.items())} {frame.limit}")
     returned, found = 0, count
     if after is not None:
@@ -104,31 +102,36 @@ def compile_query(
         statement.where(beyond(frame.keys, cursor.row, parameters=scope.parameters), copy=False)
         returned, found = cursor.returned, text_of(statement)
     left = limit if frame.limit is None else max(0, min(limit, frame.limit - returned))
-    most = text_of(exp.Limit(expression=scope.parameters.named("limit", left, table="UInt64")))
+    most = text_of(scope.parameters.named("limit", left, table="UInt64"))
     # What follows the columns is the same in both statements, and most of the work.
-    columns = text_of(exp.Select(expressions=_selected(frame)))
-    sql = f"{columns}{found.removeprefix(_COUNT)} {order.strip()} {most.strip()}"
+    sql = f"SELECT {_selected(frame)}{found.removeprefix(_COUNT)} ORDER BY {order} LIMIT {most}"
     for text in (sql, count):
         check_statement(text, with_run=run is not None)
     shown = whole_row(query.entity).columns if frame.shown is None else frame.shown
     return Compiled(sql, values, count, counted, query.entity, shown, frame.limit, mark, returned)
 
 
-def _selected(frame: Frame) -> list[Expr]:
+def _selected(frame: Frame) -> str:
     """The columns of the items, and the sort keys of the next page's cursor."""
-    shown: list[Expr] = [alias(known.value.copy(), f"c{at}") for at, known in enumerate(frame.shown or ())]
     if frame.shown is None:
-        shown = [exp.var(whole_row(frame.scope.entity).text)]
-    own = frame.keys[: len(frame.keys) - len(frame.order)] if frame.is_in_order else frame.keys
-    keys = [alias(key.value.copy(), f"k{at}") for at, key in enumerate(own)]
+        shown = whole_row(frame.scope.entity).text
+    else:
+        shown = ", ".join(f"{text_of(known.value)} AS c{at}" for at, known in enumerate(frame.shown))
+    own = _own_keys(frame)
+    keys = [f"{text_of(key.value)} AS k{at}" for at, key in enumerate(own)]
     if frame.is_in_order:
-        keys.append(exp.var(row_keys(frame.scope.entity, len(own))))
-    return [*shown, *keys]
+        keys.append(row_keys(frame.scope.entity, len(own)))
+    return ", ".join([shown, *keys])
 
 
-def _order(frame: Frame) -> list[Expr]:
+def _order(frame: Frame) -> str:
     """What the page is ordered by."""
-    if not frame.is_in_order:
-        return order_by(frame.keys)
-    own = order_by(frame.keys[: len(frame.keys) - len(frame.order)])
-    return [*own, exp.var(row_order_text(frame.scope.entity))]
+    parts = [f"{text_of(key.value)} {'DESC' if key.descending else 'ASC'}" for key in _own_keys(frame)]
+    if frame.is_in_order:
+        parts.append(row_order_text(frame.scope.entity))
+    return ", ".join(parts)
+
+
+def _own_keys(frame: Frame) -> list[SortKey]:
+    """The keys before those of the rows' total order, which is written once for all queries."""
+    return frame.keys[: len(frame.keys) - len(frame.order)] if frame.is_in_order else frame.keys
