@@ -7,6 +7,7 @@ has a deduplication window, since one without it multiplies rows on a retry.
 
 from rankscope_proto.columns import HEADER, ROW_HEADER, SECTIONS, emitted_field, header_fields
 from rankscope_proto.declaration import Field, MapColumn, Section, Wire
+from rankscope_proto.sections_spans import SPAN_END
 
 WINDOW = "non_replicated_deduplication_window = 10000"
 
@@ -239,7 +240,7 @@ def trace_index() -> tuple[str, str]:
         "    header_project AS project,\n    header_run_id AS run_id,\n    trace_hi,\n    trace_lo,\n"
         "    groupUniqArrayIf(step, has_step) AS steps,\n"
         "    groupUniqArray(ifNull(stated_rank, header_rank)) AS ranks,\n"
-        "    min(start) AS first_start,\n    max(start + duration) AS last_end,\n    toDate(header_week) AS week\n"
+        f"    min(start) AS first_start,\n    max({SPAN_END}) AS last_end,\n    toDate(header_week) AS week\n"
         "FROM landing\nARRAY JOIN\n"
         "    arrayResize(spans_trace_hi, length(spans_span_id)) AS trace_hi,\n"
         "    arrayResize(spans_trace_lo, length(spans_span_id)) AS trace_lo,\n"

@@ -25,6 +25,14 @@ need not be read.
 """
 
 
+SPAN_END = "multiIf(duration < 0, start, start + duration < start, toInt64(9223372036854775807), start + duration)"
+"""When a span ended, of its columns `start` and `duration`: never before its start.
+
+A foreign duration may be negative, which ends the span where it began, or too long for 64 bits, which hold the greatest
+time then. As a sum that wraps, either would hide the span from whoever reads a trace from its start to its end.
+"""
+
+
 def attribute_word(key: str, value: str) -> str:
     """The one of `ATTRIBUTE_WORDS` that an attribute is: `has(words, word)` is true of the spans that have it."""
     return f"{len(key.encode())}:{key}{value}"

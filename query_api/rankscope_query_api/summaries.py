@@ -5,6 +5,7 @@ stored twice counts once; spans that a living process has open are not in the ta
 """
 
 from rankscope_proto.names import SPAN_FLAGS, Capture, SpanKind, SpanStatus
+from rankscope_proto.sections_spans import SPAN_END
 from rankscope_query_api.answers import Json, moment
 from rankscope_query_api.values import Record
 
@@ -58,7 +59,7 @@ SUMMARY = f"""
     min(step) AS first_step,
     max(step) AS last_step,
     min(start) AS started_ns,
-    max(start + duration) - min(start) AS duration_ns,
+    max({SPAN_END}) - min(start) AS duration_ns,
     max(bitAnd(flags, {SPAN_FLAGS["in_step_trace"]}) != 0) AS is_step,
     max(capture = {Capture.PREVIEW.code}) AS has_previews,
     sum({number_of(INPUT_TOKENS)}) AS input_tokens,

@@ -161,6 +161,18 @@ def test_the_trace_index_knows_a_traces_ranks_steps_and_times(tables: Client) ->
     assert row == [([0, 1], [7], SEALED, SEALED + 59)]
 
 
+@pytest.mark.parametrize(
+    ("durations", "last_end"),
+    [([-(2**63)], SEALED), ([-1, 3], SEALED + 3), ([2**63 - 1], 2**63 - 1), ([2**63 - SEALED, 5], 2**63 - 1)],
+)
+def test_no_foreign_duration_ends_a_trace_before_its_start(tables: Client, durations: list[int], last_end: int) -> None:
+    count = len(durations)
+    made = with_rows(batch(strings=WORDS), "spans", span_id=range(1, count + 1), name=[1] * count)
+    insert(tables, with_rows(made, "spans", start=[SEALED] * count, duration=durations))
+
+    assert number(tables, "SELECT max(last_end) FROM trace_index") == last_end
+
+
 def test_the_same_token_adds_nothing_to_any_target(tables: Client) -> None:
     batches = [rows_everywhere(rank=rank, seq=seq) for rank in range(2) for seq in range(3)]
 

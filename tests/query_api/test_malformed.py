@@ -19,7 +19,7 @@ from tests.query_api.asking import get, walked
 from tests.query_api.batches import MS, START, Row, Writer
 
 RUN = "/api/v1/runs/broken"
-CYCLE, DEEP, COPIES, ORPHAN = ((0, number) for number in (1, 2, 3, 4))
+CYCLE, DEEP, COPIES, ORPHAN, BACKWARD, ENDLESS = ((0, number) for number in range(1, 7))
 
 
 def span(trace: tuple[int, int], span_id: int, parent: int, **more: object) -> Row:
@@ -67,6 +67,8 @@ def broken() -> Iterator[Sequence[Row]]:
     yield [span(ORPHAN, 1, 77), span(ORPHAN, 2, 1)]
     yield [span((5, number), 1, 0, start=START) for number in range(12)]
     yield steps()
+    yield [span(BACKWARD, 1, 0, start=START), span(BACKWARD, 2, 1, start=START + 9 * MS, duration=-20 * MS)]
+    yield [span(ENDLESS, 1, 0, start=START, duration=2**63 - 1), span(ENDLESS, 2, 1, start=START + 2, duration=-1)]
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +150,20 @@ async def test_a_negative_duration_stays_negative(broken_api: httpx.AsyncClient)
 
     assert tree["items"][0]["min_ns"] == "-1"
     assert tree["missing_ranks"] == [1]
+
+
+@pytest.mark.parametrize(("trace", "lasted"), [(BACKWARD, 9 * MS), (ENDLESS, 2**63 - 1 - START)])
+async def test_no_duration_hides_a_span_of_its_trace(
+    broken_api: httpx.AsyncClient, trace: tuple[int, int], lasted: int
+) -> None:
+    roots = await get(broken_api, spans_of(trace))
+    children = await get(broken_api, spans_of(trace), parent=f"{1:016x}")
+    (listed,) = (
+        one for one in await walked(broken_api, f"{RUN}/traces", limit=50) if one["trace_id"] in spans_of(trace)
+    )
+
+    assert [one["name"] for one in (*roots["items"], *children["items"])] == ["s1", "s2"]
+    assert (listed["spans"], listed["duration_ns"]) == (2, str(lasted))
 
 
 async def test_spans_without_a_path_and_paths_without_their_parents_have_places(

@@ -34,12 +34,11 @@ MOST_INNER_EDGES = 400_000
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 
-# A duration that is negative, or that no sum can hold, is no writer's of ours; alone in its batch it hides no start.
 PLACE = f"""
 SELECT
     groupUniqArrayArray(steps) AS in_steps,
     min(first_start) AS first_start_ns,
-    greatest(max(last_end), max(first_start)) AS last_end_ns,
+    max(last_end) AS last_end_ns,
     count() AS parts
 FROM trace_index
 WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}"""

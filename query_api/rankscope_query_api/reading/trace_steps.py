@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rankscope_proto.names import SPAN_FLAGS, SpanStatus
+from rankscope_proto.sections_spans import SPAN_END
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import StepBucket, StepWindow, TraceCount
@@ -80,7 +81,7 @@ FROM (
         count() AS stored,
         countIf(status = {SpanStatus.ERROR.code}) AS failed,
         min(start) AS began,
-        max(start + duration) - began AS lasted,
+        max({SPAN_END}) - began AS lasted,
         max(bitAnd(flags, {SPAN_FLAGS["in_step_trace"]}) != 0) AS is_step,
         sum({number_of(INPUT_TOKENS)}) AS input,
         sum({number_of(OUTPUT_TOKENS)}) AS output,

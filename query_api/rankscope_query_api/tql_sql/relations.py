@@ -16,6 +16,7 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Origin
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
+from rankscope_proto.sections_spans import SPAN_END
 from rankscope_query_api.tql_sql.parameters import Parameters
 from rankscope_query_api.values import SILENT_NS
 
@@ -164,7 +165,7 @@ FROM (
         trace_lo,
         argMinIf(name, (start, span_id), parent_span_id = 0) AS named,
         if(named = '', NULL, named) AS trace_root_name,
-        max(start + duration) - min(start) AS trace_duration,
+        max({SPAN_END}) - min(start) AS trace_duration,
         uniqExact(span_id) AS trace_span_count,
         uniqExactIf(span_id, status = {SpanStatus.ERROR.code}) AS trace_error_count,
         uniqExactIf(rank, rank >= 0) AS trace_rank_count,

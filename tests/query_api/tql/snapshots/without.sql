@@ -2,7 +2,7 @@ SELECT "run_id" AS c0, "trace_step" AS c1, "trace_time" AS c2, bitOr(bitShiftLef
 FROM (
   SELECT *, {project:String} AS project
   FROM (
-     SELECT run_id, trace_hi, trace_lo, argMinIf(name, (start, span_id), parent_span_id = 0) AS named, if(named = '', NULL, named) AS trace_root_name, max(start + duration) - min(start) AS trace_duration, uniqExact(span_id) AS trace_span_count, uniqExactIf(span_id, status = 2) AS trace_error_count, uniqExactIf(rank, rank >= 0) AS trace_rank_count, multiIf( max(status = 2), toUInt8(2), max(status = 4), 4, min(status = 3), 3, 1 ) AS trace_status, argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step, min(start) AS trace_time
+     SELECT run_id, trace_hi, trace_lo, argMinIf(name, (start, span_id), parent_span_id = 0) AS named, if(named = '', NULL, named) AS trace_root_name, max(multiIf(duration < 0, start, start + duration < start, toInt64(9223372036854775807), start + duration)) - min(start) AS trace_duration, uniqExact(span_id) AS trace_span_count, uniqExactIf(span_id, status = 2) AS trace_error_count, uniqExactIf(rank, rank >= 0) AS trace_rank_count, multiIf( max(status = 2), toUInt8(2), max(status = 4), 4, min(status = 3), 3, 1 ) AS trace_status, argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step, min(start) AS trace_time
     FROM spans
     PREWHERE project = {project:String} AND run_id = {run:String}
     GROUP BY run_id, trace_hi, trace_lo 
@@ -28,7 +28,7 @@ SELECT count() AS total
 FROM (
   SELECT *, {project:String} AS project
   FROM (
-     SELECT run_id, trace_hi, trace_lo, argMinIf(name, (start, span_id), parent_span_id = 0) AS named, if(named = '', NULL, named) AS trace_root_name, max(start + duration) - min(start) AS trace_duration, uniqExact(span_id) AS trace_span_count, uniqExactIf(span_id, status = 2) AS trace_error_count, uniqExactIf(rank, rank >= 0) AS trace_rank_count, multiIf( max(status = 2), toUInt8(2), max(status = 4), 4, min(status = 3), 3, 1 ) AS trace_status, argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step, min(start) AS trace_time
+     SELECT run_id, trace_hi, trace_lo, argMinIf(name, (start, span_id), parent_span_id = 0) AS named, if(named = '', NULL, named) AS trace_root_name, max(multiIf(duration < 0, start, start + duration < start, toInt64(9223372036854775807), start + duration)) - min(start) AS trace_duration, uniqExact(span_id) AS trace_span_count, uniqExactIf(span_id, status = 2) AS trace_error_count, uniqExactIf(rank, rank >= 0) AS trace_rank_count, multiIf( max(status = 2), toUInt8(2), max(status = 4), 4, min(status = 3), 3, 1 ) AS trace_status, argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step, min(start) AS trace_time
     FROM spans
     PREWHERE project = {project:String} AND run_id = {run:String}
     GROUP BY run_id, trace_hi, trace_lo 
