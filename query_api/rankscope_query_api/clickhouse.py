@@ -47,8 +47,9 @@ _SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 _PLACEHOLDER = re.compile(r"\{(\w+):(?:Array\()?(U?)Int(8|16|32|64)\)?\}")
 
 
-_KILL = "KILL QUERY WHERE startsWith(query, {mark:String}) ASYNC"
-"""One may end one's own queries on a handle that only reads; ASYNC: it is looked for here whether it has ended."""
+_KILL = "KILL QUERY WHERE Settings['log_comment'] = {mark:String} ASYNC"
+"""One may end one's own queries on a handle that only reads. A handle is known by a comment of its own: the text of a
+statement with parameters is written anew by the store, without what was put before it, and chDB takes no query id."""
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
 """Pauses between two looks at whether a query that nobody waits for has ended: the store may not have begun it yet when
@@ -116,7 +117,7 @@ class AskedBy:
         await self._clickhouse.erase(statements, parameters)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Query:
     """One statement on its way through a handle.
 
@@ -124,15 +125,17 @@ class _Query:
         statement: The statement.
         parameters: The values of its placeholders.
         limits: What it may cost.
-        mark: How its text begins, and no other's does: by it the store is told to end it.
         has_ended: Set once its handle is free.
+        lock: Held while the store is told to end it, so that no later query of its handle is meant.
+        mark: Of the handle that it runs on; "": on none.
     """
 
     statement: str
     parameters: Mapping[str, Value]
     limits: Limits
-    mark: str = field(default_factory=lambda: f"/* rankscope {uuid4().hex} */ ")
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    mark: str = ""
 
 
 class ClickHouse:
@@ -155,7 +158,7 @@ class ClickHouse:
         self._endings: set[asyncio.Task[None]] = set()
         self._own = threading.local()
         self._lock = threading.Lock()
-        self._open: set[Client] = set()
+        self._open: dict[Client, str] = {}
 
     async def select(self, statement: str, parameters: Mapping[str, Value], *, asker: Asker = THE_SERVICE) -> Table:
         """Runs one statement.
@@ -204,10 +207,12 @@ class ClickHouse:
 
     async def _in_turn(self, query: _Query, asker: Asker) -> Table:
         await self._turns.take(asker)
+        self._metrics.handles_held.inc()
         loop = asyncio.get_running_loop()
 
         def free() -> None:
             self._turns.give_back(asker)
+            self._metrics.handles_held.dec()
             query.has_ended.set()
 
         work = self._executor.submit(self._select, query)
@@ -225,9 +230,10 @@ class ClickHouse:
             client = self._handle(query.limits, remembers="PREWHERE" not in query.statement)
         except (ClickHouseError, OSError, ValueError, TypeError) as error:
             raise self._unreachable(error) from error
+        query.mark = self._open[client]
         try:
             result = client.query(
-                query.mark + query.statement,
+                query.statement,
                 parameters=dict(query.parameters),
                 column_oriented=True,
                 query_formats=_TIMES_AS_TICKS,
@@ -239,6 +245,9 @@ class ClickHouse:
         except BaseException:
             self._discard(client)
             raise
+        finally:
+            with query.lock:
+                query.mark = ""
 
     async def _end(self, query: _Query) -> None:
         """Has a query ended that nobody waits for, and looks until its handle is free."""
@@ -253,7 +262,9 @@ class ClickHouse:
         client: Client | None = None
         try:
             client = self._handle(Limits.of(self._settings, THE_SERVICE), remembers=True)
-            client.query(_KILL, parameters={"mark": query.mark})
+            with query.lock:
+                if query.mark:
+                    client.query(_KILL, parameters={"mark": query.mark})
         except (ClickHouseError, OSError, ValueError, TypeError) as error:
             if client is not None:
                 self._discard(client)
@@ -292,6 +303,7 @@ class ClickHouse:
         return self._own.__dict__.setdefault("clients", {})
 
     def _connect(self, limits: Limits, *, remembers: bool) -> Client:
+        mark = f"rankscope {uuid4().hex}"
         settings: dict[str, str | int | float] = {
             "max_execution_time": limits.seconds.value,
             "max_rows_to_read": limits.rows_read.value,
@@ -300,11 +312,12 @@ class ClickHouse:
             "max_result_bytes": limits.result_bytes.value,
             "result_overflow_mode": "throw",
             "use_query_condition_cache": int(remembers),
+            "log_comment": mark,
         }
         embedded = urlsplit(self._url).scheme == "chdb"
         client = _embedded_client(self._url, settings) if embedded else _server_client(self._url, settings)
         with self._lock:
-            self._open.add(client)
+            self._open[client] = mark
         return client
 
     def _discard(self, client: Client) -> None:
@@ -312,7 +325,7 @@ class ClickHouse:
         for key in [key for key, own in clients.items() if own is client]:
             del clients[key]
         with self._lock:
-            self._open.discard(client)
+            self._open.pop(client, None)
         client.close()
 
     def _mapped(self, error: ClickHouseError, limits: Limits) -> QueryError:

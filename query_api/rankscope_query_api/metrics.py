@@ -1,6 +1,6 @@
 """What the query service counts about itself, for Prometheus; no run, rank or project is ever a label."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -28,6 +28,11 @@ class Metrics:
             "Time one query took in the store, waiting for a handle included.",
             ["outcome"],
             buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.handles_held = Gauge(
+            "rankscope_query_handles_held",
+            "Handles to the store that a query holds now.",
             registry=self.registry,
         )
 

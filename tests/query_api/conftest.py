@@ -16,6 +16,7 @@ from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.service import serve
 from rankscope_query_api.settings import Settings
 from tests.ground.processes import Child, answers, free_port, python, wait_until
+from tests.ground.shelf import Shelf
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api import story
@@ -74,7 +75,11 @@ def served(told: Store) -> Iterator[str]:
 def serving(store: Store) -> Generator[str]:
     """Address of a service over a store, in a thread of this process."""
     port = free_port()
-    settings = {"RANKSCOPE_CLICKHOUSE_URL": store.url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}
+    settings = {
+        "RANKSCOPE_CLICKHOUSE_URL": store.url,
+        "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}",
+        "RANKSCOPE_QUERY_TIMEOUT_S": "600",  # what ends sooner was ended
+    }
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=[serve(settings, stop)])
     thread.start()
@@ -99,12 +104,10 @@ async def api(address: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest_asyncio.fixture
-async def own(front_process: FrontProcess) -> AsyncIterator[Store]:
+async def own(front_process: FrontProcess, shelf: Shelf) -> AsyncIterator[Store]:
     """A store of the test's own."""
-    store = Store(front_process.url)
-    migrate(store.client)
-    yield store
-    store.drop()
+    with shelf.lent(front_process.url) as store:
+        yield store
 
 
 @pytest_asyncio.fixture

@@ -29,6 +29,7 @@ async def main(folder: str, port: str) -> None:
         "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}",
         "RANKSCOPE_QUERY_HANDLES": "1",  # so that every query comes to the handle that a failed one had
         "RANKSCOPE_QUERY_MAX_RESULT_ROWS": "5000",
+        "RANKSCOPE_QUERY_TIMEOUT_S": "600",  # what ends sooner was ended
     }
     await serve(settings, stop)
     writer.close()

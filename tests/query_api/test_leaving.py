@@ -1,0 +1,73 @@
+"""Who closes the connection before the answer: the query ends in the store, its handle is free and clean."""
+
+import json
+import re
+import socket
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.ground.processes import wait_until
+from tests.query_api.sql.cutting import COSTLY
+from tests.query_api.sql.sending import rows
+
+ENDLESS = COSTLY["timed_out"]
+"""The services here let a query run for ten minutes: one that ends in a test's time was ended."""
+
+
+def metric(address: str, name: str) -> float:
+    """What the service counts under a name, labels and all; 0: nothing yet."""
+    found = re.search(rf"^{re.escape(name)} (\S+)$", httpx.get(f"{address}/metrics").text, re.MULTILINE)
+    return float(found[1]) if found else 0
+
+
+def held(address: str) -> float:
+    """Handles that a query holds now."""
+    return metric(address, "rankscope_query_handles_held")
+
+
+def asking(address: str, query: str) -> socket.socket:
+    """A connection on which a statement was sent, and nothing was read."""
+    parts = urlsplit(address)
+    body = json.dumps({"query": query}).encode()
+    opened = socket.create_connection((parts.hostname or "", parts.port or 0))
+    head = (
+        f"POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    opened.sendall(f"{head}\r\n\r\n".encode() + body)
+    return opened
+
+
+@pytest.mark.parametrize("how", ["closed", "reset"])
+async def test_a_query_whose_client_goes_away_ends_in_the_store_and_its_handle_is_clean(
+    address: str, api: httpx.AsyncClient, how: str
+) -> None:
+    unheard = 'rankscope_query_requests_total{route="/api/v1/sql",status="499"}'
+    before = metric(address, unheard)
+    connection = asking(address, ENDLESS)
+    wait_until(lambda: held(address) == 1, what="the query runs")
+
+    if how == "reset":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    connection.close()
+    wait_until(lambda: held(address) == 0, what="the query ends")
+
+    assert await rows(api, "SELECT DISTINCT project, name FROM spans", project="other") == [
+        {"project": "other", "name": "secret"}
+    ]
+    wait_until(lambda: metric(address, unheard) == before + 1, what="the request is counted")
+
+
+async def test_clients_that_go_away_while_their_queries_wait_leave_the_line(embedded: str) -> None:
+    # The service has one handle: the first runs, the others wait, and of them only the last one stays.
+    connections = [asking(embedded, ENDLESS)]
+    wait_until(lambda: held(embedded) == 1, what="the query runs")
+    connections += [asking(embedded, ENDLESS) for _ in range(5)]
+
+    async with httpx.AsyncClient(base_url=embedded, timeout=60) as api:
+        for connection in connections:
+            connection.close()
+
+        assert await rows(api, "SELECT 1 AS one") == [{"one": 1}]
+    wait_until(lambda: held(embedded) == 0, what="nothing runs any more")
