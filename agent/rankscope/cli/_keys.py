@@ -36,6 +36,27 @@ KeysFile = Annotated[
     typer.Option("--keys", envvar="RANKSCOPE_KEYS", help="The key file.", show_default="keys.json in the data folder"),
 ]
 
+MaxSeconds = Annotated[
+    float | None,
+    typer.Option(envvar="RANKSCOPE_KEYS_MAX_SECONDS", help="Longest time of one query.", show_default=_SERVICES),
+]
+MaxRowsRead = Annotated[
+    int | None,
+    typer.Option(envvar="RANKSCOPE_KEYS_MAX_ROWS_READ", help="Rows one query may read.", show_default=_SERVICES),
+]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        envvar="RANKSCOPE_KEYS_MAX_MEMORY",
+        help="Memory one query may take in the store, such as 512MiB.",
+        show_default=_SERVICES,
+    ),
+]
+MaxResultRows = Annotated[
+    int | None,
+    typer.Option(envvar="RANKSCOPE_KEYS_MAX_RESULT_ROWS", help="Rows one answer may have.", show_default=_SERVICES),
+]
+
 
 class ScopeOption(StrEnum):
     """What a key may do, as an option's choices."""
@@ -67,26 +88,10 @@ def create(  # noqa: PLR0913 - one for each option
             envvar="RANKSCOPE_KEYS_EXPIRES", help="Its lifetime, such as 90d or 12h.", show_default="for good"
         ),
     ] = None,
-    max_seconds: Annotated[
-        float | None,
-        typer.Option(envvar="RANKSCOPE_KEYS_MAX_SECONDS", help="Longest time of one query.", show_default=_SERVICES),
-    ] = None,
-    max_rows_read: Annotated[
-        int | None,
-        typer.Option(envvar="RANKSCOPE_KEYS_MAX_ROWS_READ", help="Rows one query may read.", show_default=_SERVICES),
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            envvar="RANKSCOPE_KEYS_MAX_MEMORY",
-            help="Memory one query may take in the store, such as 512MiB.",
-            show_default=_SERVICES,
-        ),
-    ] = None,
-    max_result_rows: Annotated[
-        int | None,
-        typer.Option(envvar="RANKSCOPE_KEYS_MAX_RESULT_ROWS", help="Rows one answer may have.", show_default=_SERVICES),
-    ] = None,
+    max_seconds: MaxSeconds = None,
+    max_rows_read: MaxRowsRead = None,
+    max_memory: MaxMemory = None,
+    max_result_rows: MaxResultRows = None,
     path: KeysFile = None,
     home: Home = None,
     as_json: AsJson = False,
