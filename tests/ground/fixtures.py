@@ -8,8 +8,10 @@ import pytest
 from tests.ground.brokers import Broker
 from tests.ground.processes import Children
 from tests.ground.ranks import Pool
+from tests.ground.shelf import Shelf
 from tests.ground.stacks import Stack
 from tests.ground.stores import SERVER, FrontProcess, Store, server_url
+from tests.proto.batches import migrate
 
 
 @pytest.fixture
@@ -40,18 +42,38 @@ def front_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontPro
 
 
 @pytest.fixture(params=["chdb", pytest.param("server", marks=pytest.mark.clickhouse)])
-def clickhouse_front(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty database behind ClickHouse's HTTP interface: chDB, and with `make test-clickhouse` the real server."""
+def clickhouse_url(request: pytest.FixtureRequest) -> str:
+    """ClickHouse's HTTP interface: chDB's, and with `make test-clickhouse` the real server's."""
     if request.param == "server":
         url = server_url()
         if url is None:
             pytest.skip(f"{SERVER} names no ClickHouse server")
-    else:
-        front: FrontProcess = request.getfixturevalue("front_process")
-        url = front.url
-    store = Store(url)
+        return url
+    front: FrontProcess = request.getfixturevalue("front_process")
+    return front.url
+
+
+@pytest.fixture
+def clickhouse_front(clickhouse_url: str) -> Iterator[Store]:
+    """An empty database behind ClickHouse's HTTP interface."""
+    store = Store(clickhouse_url)
     yield store
     store.drop()
+
+
+@pytest.fixture(scope="session")
+def shelf(front_process: FrontProcess) -> Iterator[Shelf]:
+    """Databases with every object of the contract; use `migrated`. The front outlives it."""
+    lending = Shelf(lambda store: migrate(store.client))
+    yield lending
+    lending.clear()
+
+
+@pytest.fixture
+def migrated(clickhouse_url: str, shelf: Shelf) -> Iterator[Store]:
+    """A database with every object of the contract and no row, behind ClickHouse's HTTP interface."""
+    with shelf.lent(clickhouse_url) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

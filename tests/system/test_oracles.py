@@ -16,7 +16,7 @@ from rankscope_proto.identity import uuid7
 from rankscope_proto.names import GapCause, GapClass, ProcessRole
 from rankscope_proto.v1.batch_pb2 import Batch
 from tests.ground.stores import Store
-from tests.proto.batches import insert, migrate
+from tests.proto.batches import insert
 from tests.system import oracles
 from tests.system.oracles import Report, State, judge
 from tests.system.tables import tables_of
@@ -67,9 +67,8 @@ def gap(missing: SealedBatch, cause: GapCause = GapCause.SPOOL_CORRUPT, **rows: 
 
 
 @pytest.fixture
-def store(clickhouse_front: Store) -> Store:
-    migrate(clickhouse_front.client)
-    return clickhouse_front
+def store(migrated: Store) -> Store:
+    return migrated
 
 
 def put(store: Store, *batches: SealedBatch, token: str = "") -> None:
