@@ -330,7 +330,7 @@ class ClickHouse:
 
     def _mapped(self, error: ClickHouseError, limits: Limits) -> QueryError:
         code: int | None = getattr(error, "code", None)
-        return self._unreachable(error) if code is None else mapped(code, _first_line(error), limits)
+        return self._unreachable(error) if code is None else mapped(code, _first_line(error), limits=limits)
 
     def _unreachable(self, error: Exception) -> StoreUnavailableError:
         return StoreUnavailableError(

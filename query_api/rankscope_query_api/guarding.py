@@ -52,7 +52,7 @@ class Guarded:
         except QueryError as error:
             await json_answer(error.as_json(), status=error.status)(scope, receive, send)
             return
-        await _Attended(receive, send).run(self._app, scope, received)
+        await _Attended(receive, send).run(self._app, scope, received=received)
 
     def _refuse_foreign(self, headers: Headers) -> None:
         host, origin = headers.get("host"), headers.get("origin")
@@ -84,7 +84,7 @@ class _Attended:
         self._send = send
         self._has_begun = self._is_answered = False
 
-    async def run(self, app: ASGIApp, scope: Scope, received: Sequence[Message]) -> None:
+    async def run(self, app: ASGIApp, scope: Scope, *, received: Sequence[Message]) -> None:
         """Answers it, or cancels what is under way for it."""
         leaving = asyncio.create_task(self._left())
         working = asyncio.ensure_future(app(scope, _repeated(received, leaving), self._sending))

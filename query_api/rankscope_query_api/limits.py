@@ -80,14 +80,14 @@ class Limits:
         """Those of the service, each as the asker's key tightens it."""
         least = asker.limits
 
-        def bound(setting: str, option: str, value: float | None) -> Limit:
+        def bound(setting: str, option: str, *, value: float | None) -> Limit:
             ceiling = Limit(getattr(settings, setting), PREFIX + setting.upper(), option)
             return ceiling.tightened(value, asker.key_id)
 
         return cls(
-            seconds=bound("query_timeout_s", "--max-seconds", least.seconds),
-            rows_read=bound("query_max_rows_read", "--max-rows-read", least.rows_read),
-            memory_bytes=bound("query_max_memory_bytes", "--max-memory", least.memory_bytes),
-            result_rows=bound("query_max_result_rows", "--max-result-rows", least.result_rows),
-            result_bytes=bound("query_max_result_bytes", "", None),
+            seconds=bound("query_timeout_s", "--max-seconds", value=least.seconds),
+            rows_read=bound("query_max_rows_read", "--max-rows-read", value=least.rows_read),
+            memory_bytes=bound("query_max_memory_bytes", "--max-memory", value=least.memory_bytes),
+            result_rows=bound("query_max_result_rows", "--max-result-rows", value=least.result_rows),
+            result_bytes=bound("query_max_result_bytes", "", value=None),
         )

@@ -36,7 +36,7 @@ _OF_ALL = re.compile(r"\((?:total|for user)\)|\b(?:Total|User) memory limit", re
 _LESS = "ask for fewer steps, ranks or rows"
 
 
-def mapped(code: int, text: str, limits: Limits) -> QueryError:
+def mapped(code: int, text: str, *, limits: Limits) -> QueryError:
     """The error for a statement that failed.
 
     Args:
@@ -44,7 +44,7 @@ def mapped(code: int, text: str, limits: Limits) -> QueryError:
         text: What it said, in one line.
         limits: Under which the statement ran.
     """
-    if beyond := _beyond(code, text, limits):
+    if beyond := _beyond(code, text, limits=limits):
         return beyond
     if code == _BAD_PATTERN_CODE:
         return InvalidQueryError(f"a regular expression is not usable: {text}", hint="RE2 syntax is understood")
@@ -57,7 +57,7 @@ def mapped(code: int, text: str, limits: Limits) -> QueryError:
     return RefusedStatementError(text)
 
 
-def _beyond(code: int, text: str, limits: Limits) -> QueryError | None:
+def _beyond(code: int, text: str, *, limits: Limits) -> QueryError | None:
     """The error for a limit; None: it was none."""
     if code in _SLOW_CODES:
         return _more(
