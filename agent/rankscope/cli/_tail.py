@@ -8,7 +8,7 @@ their own time are asked for again and again, and those that were not there befo
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -20,11 +20,15 @@ from rankscope.cli._output import await_reader, say, say_aside
 from rankscope.cli._read import Run, text_of
 from rankscope.cli._source import AsJson, Home, Project, Source, Url
 from rankscope.cli._table import BETWEEN, cell, fitting, say_left_out
-from rankscope.client import Asking, padded, width_of
+from rankscope.client import Asking, QueryRefusedError, padded, width_of
 from rankscope.tql.nodes import Query, Where
+from rankscope.up import Json, UnreachableError
 
 WINDOW = 1_000
 """Rows that are asked for each time."""
+
+PASSING = frozenset({429, 502, 503, 504})
+"""HTTP statuses of a service that may answer the next time: it is busy, its store is away, or it starts anew."""
 
 Row = Mapping[str, Any]
 
@@ -45,6 +49,8 @@ def tail(  # noqa: PLR0913 - one for each option
 ) -> None:
     """The latest rows of a query by their time, and with -f the new ones as they come; --json: one document a row.
 
+    With -f a service that does not answer for a while is asked until it does.
+
     Example: rankscope tail 'span.status == "error"' -f --run demo-1
     """
     text = text_of(tql)
@@ -56,7 +62,7 @@ def tail(  # noqa: PLR0913 - one for each option
         shown.say(latest[len(latest) - min(lines, len(latest)) :])
         while follow:
             await_reader(every)
-            shown.say(watched.new())
+            shown.say(watched.new_if_answered())
 
 
 def by_time(text: str) -> str:
@@ -78,6 +84,14 @@ def by_time(text: str) -> str:
     return language.format(latest)
 
 
+class Answers(Protocol):
+    """Who answers a query."""
+
+    def tql(self, text: str, *, limit: int | None = None, after: str | None = None) -> Json:
+        """A page of its answer, as `Asking` gives it."""
+        ...
+
+
 class Watched:
     """A query that is asked again and again.
 
@@ -86,10 +100,11 @@ class Watched:
         text: the query, the latest rows first.
     """
 
-    def __init__(self, asking: Asking, text: str) -> None:
+    def __init__(self, asking: Answers, text: str) -> None:
         self._asking = asking
         self._text = text
         self._seen: frozenset[str] | None = None
+        self._is_away = False
 
     def new(self) -> list[Row]:
         """The rows that the last look did not see, in the order of their time."""
@@ -103,6 +118,24 @@ class Watched:
         if len(fresh) == WINDOW:
             say_aside(f"more than {WINDOW} rows came between two looks: some are not shown")
         return fresh[::-1]
+
+    def new_if_answered(self) -> list[Row]:
+        """As `new`; none where the service does not answer just now, and it is said once that it does not.
+
+        Raises:
+            QueryRefusedError: It refuses the query, and would do so again.
+        """
+        try:
+            fresh = self.new()
+        except (UnreachableError, QueryRefusedError) as error:
+            if isinstance(error, QueryRefusedError) and error.status not in PASSING:
+                raise
+            if not self._is_away:
+                say_aside(f"{error}; asked again until it answers")
+            self._is_away = True
+            return []
+        self._is_away = False
+        return fresh
 
 
 class _Lines:

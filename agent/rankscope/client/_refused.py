@@ -21,7 +21,8 @@ class QueryRefusedError(UpError):
     """
 
     def __init__(self, refused: RefusedError, text: str) -> None:
-        super().__init__(refused.message, hint=refused.hint)
+        super().__init__(refused.message)
+        self.hint = refused.hint  # not above: it stands in the text already, and would stand there twice
         self.code = refused.code
         self.error = refused.error
         self.status = refused.status

@@ -98,11 +98,14 @@ class Result:
         return self.to_arrow().to_pandas(integer_object_nulls=True)
 
     def _notes(self) -> Iterator[str]:
-        total = "more than these" if self.total is None else f"of {self.total}"
-        yield f"{min(len(self._rows), _html.ROWS)} rows, {total}"
+        yield self._told(min(len(self._rows), _html.ROWS))
         yield from (f"warning: {warning}" for warning in self.warnings)
         if self.gaps:
-            yield f"{len(self.gaps)} stated absences inside what was asked for"
+            causes = ", ".join(sorted({str(gap["cause"]) for gap in self.gaps}))
+            yield f"rows are absent inside what was asked for ({causes}): see gaps"
+
+    def _told(self, shown: int) -> str:
+        return f"{shown} rows, and there are more" if self.total is None else f"{shown} of {self.total} rows"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, escaped."""
@@ -110,4 +113,4 @@ class Result:
 
     def __repr__(self) -> str:
         """How many rows of how many, and of which columns."""
-        return f"<Result: {self.returned} rows of {self.total}, {', '.join(self.columns)}>"
+        return f"<Result: {self._told(self.returned)}; {', '.join(self.columns)}>"

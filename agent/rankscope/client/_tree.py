@@ -17,6 +17,9 @@ SPANS_A_PAGE = 1_000
 _SHOWN = 200
 """Rows of a tree that is shown as text."""
 
+_TOLD = ("run_id", "trace_id", "step", "name", "status", "spans")
+"""What of a tree's info its `repr` tells."""
+
 _DURATIONS = ("duration_ns", "median_ns")
 
 
@@ -106,6 +109,11 @@ class Tree:
     def __str__(self) -> str:
         """The first rows, indented, with their durations."""
         return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        """What is known of the whole; nothing is read for it."""
+        known = ", ".join(f"{name}={self.info[name]!r}" for name in _TOLD if name in self.info)
+        return f"<Tree: {known}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, escaped."""

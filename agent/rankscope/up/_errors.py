@@ -27,6 +27,8 @@ class UpError(RankscopeError):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # for tracebacks and notebooks, which show nothing else beside the text
 
 
 class FolderHeldError(UpError):

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import rankscope
 from rankscope.client import Client, MissingPackageError, NoServerError, NoTraceError, QueryRefusedError, Result
 from rankscope.errors import ConfigError
-from rankscope.up import BadUrlError
+from rankscope.up import BadUrlError, UnreachableError
 from tests.ground.stores import Store
 from tests.query_api import story
 from tests.query_api.asking import ROLLOUT
@@ -165,22 +166,39 @@ def test_a_notebook_shows_a_table_and_obeys_nothing_in_it() -> None:
         "next": None,
         "truncated": False,
         "warnings": ["a & b"],
-        "gaps": [{"class": "lost"}],
+        "gaps": [{"class": "lost", "cause": "ring_full"}],
     }
 
     shown = Result(lambda _after: page)._repr_html_()  # pyright: ignore[reportPrivateUsage] -- what a notebook calls
 
     assert "<script>" not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
-    assert "1 rows, of 9" in shown
+    assert "1 of 9 rows" in shown
     assert "warning: a &amp; b" in shown
-    assert "1 stated absences" in shown
+    assert "rows are absent inside what was asked for (ring_full): see gaps" in shown
 
 
 def test_a_notebook_shows_a_tree_escaped(client: Client) -> None:
     shown = client.trace(ROLLOUT, run=story.RUN)._repr_html_()  # pyright: ignore[reportPrivateUsage] -- as above
 
     assert shown.startswith("<pre>rollout")
+
+
+def test_a_tree_and_an_answer_that_was_cut_say_what_they_are(client: Client) -> None:
+    cut = client.sql("SELECT name FROM spans", limit=2)
+
+    assert repr(client.trace(ROLLOUT, run=story.RUN)).startswith(f"<Tree: run_id='{story.RUN}', trace_id='{ROLLOUT}'")
+    assert repr(cut) == "<Result: 2 rows, and there are more; name>"
+
+
+def test_a_traceback_shows_what_to_do(client: Client) -> None:
+    with pytest.raises(UnreachableError) as unreachable:
+        rankscope.connect("http://127.0.0.1:1").runs()
+    with pytest.raises(QueryRefusedError) as refused:
+        client.query("spn.x == 1")
+
+    shown = ["".join(traceback.format_exception(error.value, chain=False)) for error in (unreachable, refused)]
+    assert [text.count("\nhint: ") for text in shown] == [1, 1]
 
 
 def test_explain_says_what_a_query_becomes(client: Client) -> None:

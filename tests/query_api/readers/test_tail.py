@@ -12,8 +12,8 @@ import pytest
 from rankscope import tql
 from rankscope.cli._errors import WrongCallError
 from rankscope.cli._tail import Watched, by_time
-from rankscope.client import Asking
-from rankscope.up import Client
+from rankscope.client import Asking, QueryRefusedError
+from rankscope.up import Client, Json, RefusedError, UnreachableError
 from tests.ground.stacks import clean_environ
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
@@ -67,6 +67,38 @@ def test_each_row_is_seen_once_in_the_order_of_its_time_the_late_ones_too(live: 
     assert [row["name"] for row in first] == ["at 10", "at 20", "at 30"]
     assert [row["name"] for row in second] == ["at 15", "at 40"]
     assert watched.new() == []
+
+
+class Restarted:
+    """A query service that is away for a while."""
+
+    def __init__(self, *answers: list[Row] | Exception) -> None:
+        self._answers = list(answers)
+
+    def tql(self, text: str, *, limit: int | None = None, after: str | None = None) -> Json:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"items": answer}
+
+
+def test_a_service_that_is_away_for_a_while_is_asked_until_it_answers_and_that_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    away, busy = UnreachableError("it is not reachable"), QueryRefusedError(RefusedError(503, {}), "")
+    service = Restarted([{"name": "old"}], away, busy, [{"name": "new"}, {"name": "old"}], away)
+    watched = Watched(service, EVERY_SPAN)
+    watched.new()
+
+    assert [watched.new_if_answered() for _ in range(4)] == [[], [], [{"name": "new"}], []]
+    assert capsys.readouterr().err.count("asked again until it answers") == 2
+
+
+def test_a_query_that_is_refused_for_good_is_not_asked_again() -> None:
+    watched = Watched(Restarted(QueryRefusedError(RefusedError(404, {"message": "no run"}), "")), EVERY_SPAN)
+
+    with pytest.raises(QueryRefusedError):
+        watched.new_if_answered()
 
 
 def test_following_shows_what_comes_as_a_document_a_row_until_ctrl_c(live: Live, tmp_path: Path) -> None:
