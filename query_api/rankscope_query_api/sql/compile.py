@@ -37,13 +37,11 @@ class Statement:
         sql: Its text; every value is a `{name:Type}` placeholder.
         parameters: The values.
         titles: Names of columns that the text calls otherwise, by the text's name.
-        views: Views that it reads.
     """
 
     sql: str
     parameters: dict[str, Bound]
     titles: Mapping[str, str]
-    views: tuple[str, ...]
 
     def title(self, name: str) -> str:
         """What a column of the answer is called for the one who asked."""
@@ -81,7 +79,7 @@ def compile_statement(
     bound: dict[str, Bound] = {f"{_OWN}{name}": value for name, value in values.items()} | writer.texts
     if names.views:
         bound |= {"project": project} | ({} if run is None else {"run": run})
-    return Statement(sql, bound, writer.titles, names.views)
+    return Statement(sql, bound, writer.titles)
 
 
 def _with_views(written: str, views: tuple[str, ...], *, of_run: bool) -> str:
@@ -106,7 +104,13 @@ class _Writer:
         self.titles: dict[str, str] = {}
 
     def text(self, tree: Expr, most_rows: int) -> str:
-        """The statement without its views; the tree is used up."""
+        """The statement without its views; the tree is used up.
+
+        Raises:
+            InvalidQueryError: A parameter of LIMIT or OFFSET is none of their numbers.
+        """
+        for cut in tree.find_all(exp.Limit, exp.Offset):
+            self._count(cut.args["expression"])
         self._title(tree)
         whole = self._limited(tree, most_rows)
         for node in list(whole.walk()):
@@ -146,9 +150,12 @@ class _Writer:
     def _count(self, node: Expr) -> int:
         if isinstance(node, exp.Literal):
             return int(node.this)
-        asked = self._values[node.this.name]
-        if not isinstance(asked, int) or isinstance(asked, bool):
-            raise InvalidQueryError("LIMIT is a whole number", hint="declare the parameter as {name:UInt32}")
+        name = node.this.name
+        asked = self._values[name]
+        # Of a negative one ClickHouse gives as many rows from the end, however many may be brought back.
+        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 0:
+            message = f"LIMIT and OFFSET are whole numbers from 0 on, and {name} is {asked!r}"
+            raise InvalidQueryError(message, hint=f"declare it as {{{name}:UInt32}}")
         return asked
 
     def write_identifier(self, node: Expr) -> None:

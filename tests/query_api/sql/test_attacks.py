@@ -46,9 +46,9 @@ def compiled(query: str) -> Statement | None:
 def assert_harmless(statement: Statement) -> None:
     """Only the views that are named are read, each as it is written in the code, and no text stands elsewhere."""
     rest = statement.sql
-    for view in statement.views:
-        assert rest.count(HEADS[view]) == 1
-        rest = rest.replace(HEADS[view], f"rs_{view} AS (SELECT 1)")
+    for view, head in HEADS.items():
+        assert rest.count(head) <= 1
+        rest = rest.replace(head, f"rs_{view} AS (SELECT 1)")
     tree = sqlglot.parse_one(rest, dialect="clickhouse", error_level=sqlglot.ErrorLevel.IGNORE)
     given = {cte.alias for cte in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):

@@ -5,7 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from rankscope_query_api.errors import InvalidRequestError
+from rankscope_query_api.errors import InvalidQueryError, InvalidRequestError
+from rankscope_query_api.sql.compile import compile_statement
 from rankscope_query_api.sql.parameters import MAX_BYTES, bound_values
 from tests.query_api.sql.generator import ATTACKS
 from tests.query_api.sql.sending import refused, row
@@ -137,3 +138,12 @@ async def test_as_many_values_as_may_be_sent_are_taken(api: httpx.AsyncClient) -
     sent = ["é" * 100] * (MAX_BYTES // 210)
 
     assert await row(api, "SELECT length({a:Array(String)}) AS n", parameters={"a": sent}) == {"n": len(sent)}
+
+
+@pytest.mark.parametrize("where", ["LIMIT {n:Int64}", "LIMIT 1 OFFSET {n:Int64}", "LIMIT {n:Int64} BY rank"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_no_parameter_counts_rows_from_the_end(where: str, inside: bool) -> None:
+    query = f"SELECT rank FROM spans {where}"
+
+    with pytest.raises(InvalidQueryError, match="n is -9"):
+        compile_statement(f"SELECT count() FROM ({query})" if inside else query, project="default", given={"n": -9})
