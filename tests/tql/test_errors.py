@@ -144,3 +144,84 @@ def test_a_long_value_is_quoted_in_short() -> None:
     assert len(caught.value.message) < 320
     assert caught.value.message.endswith(" is no word of span.status")
     assert len(caught.value.render("x" * 8000)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("tensor.l2 > .5", "write a digit before the point, as in 0.5"),
+        ("tensor.l2 > 5.", "write a digit behind the point, as in 5.0"),
+        ("tensor.l2 > 1_000", "write the digits without _"),
+        ("tensor.l2 > 0x10", "write a number in decimal digits"),
+        ("span.duration > 5 ms", "write the unit at its number, as in 5ms"),
+        ("exists(tensor.l2) | count() every 30 s", "write the unit at its number, as in 5ms"),
+        ("rank in 0...7", "write two points, as in 0..7"),
+        ("rank in [0..7]", "an interval stands without brackets, as in x in 0..7"),
+        ("rank in []", "write at least one item, as in x in [1, 2]"),
+        ('tensor.name in ("a", "b")', "a list stands in brackets, as in x in [1, 2]"),
+        ('tensor.name in "a"', "write a list, as in x in [1, 2], or an interval, as in x in 1..7"),
+        ("tensor.l2 between 1 and 2", "write an interval, as in x in 1..7"),
+        ('tensor.name like "a%"', 'match with a pattern, as in x =~ "a.*"'),
+        ('tensor.name ~ "a"', 'match with a pattern, as in x =~ "a.*"'),
+        ("tensor.name =~ /a/", 'write the pattern in quotes, as in x =~ "a.*"'),
+        ("tensor.name == “a”", "write straight quotes, as in \"a\" or 'a'"),
+        ('tensor.name not in ["a"]', "write not before the condition, as in not (x in [1, 2])"),
+        ('tensor.name !contains "a"', "write not before the condition, as in not (x in [1, 2])"),
+        ("tensor.l2 is null", "ask exists(x) or missing(x), isnan(x) or isinf(x)"),
+        ("tensor.l2 == null", "ask missing(x) or exists(x)"),
+        ("tensor.l2 != NaN", "ask isnan(x)"),
+        ("tensor.l2 == inf", "ask isinf(x)"),
+        ("tensor.role == grad", 'a text stands in quotes: "grad"'),
+        ("tensor.l2 <> 1", "write != for unequal"),
+        ("tensor.l2 => 1", "write >= for greater or equal"),
+        ("tensor.l2 === 1", "write == to compare"),
+        ("tensor.l2 ** 2 > 1", "multiply, as in x * x"),
+        (
+            "exists(tensor.l2) == true",
+            "a condition is true or false by itself: leave the comparison out, or write not before it",
+        ),
+        ("tensor.l2 > 1 | sort by rank", "write order by"),
+        ("tensor.l2 > 1 | group by rank", "write the aggregate first, as in | count() by rank"),
+        ("tensor.l2 > 1 | sum by rank", "write what of, as in sum(tensor.l2)"),
+        ("tensor.l2 > 1 | select *", "leave select out: every field comes without it"),
+        ("tensor.l2 > 1 | select tensor.l2 as x", "leave it out: a column is named as it is written"),
+        (
+            "tensor.l2 > 1 | count() every 5 steps by rank",
+            "write by before every, as in count() by rank every 10 steps",
+        ),
+        ("tensor.l2 > 1 | first 3", "first and last are one row: write limit 3, behind order by for others"),
+        ("tensor.l2 > 1 | where spread > 1", "it is there behind the stage that makes it: | across rank: spread(..)"),
+        ("attr == 1", "write a key of it, as in attr.device"),
+        ("tensor.L2 > 1", "did you mean tensor.l2?"),
+        ("tensor.l2 > 1 | order rank", "write by here"),
+        ('tensor.shape == "2x3"', 'write its sizes in brackets: "[2, 3]", or "[]" of a single number'),
+    ],
+)
+def test_what_another_language_has_is_answered_with_what_this_one_has(query: str, hint: str) -> None:
+    assert rendered(query).endswith(f"\nhint: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "column"),
+    [
+        ("tensor.l2 > 1 andrank == 1", "andrank", 15),
+        ("tensor.l2 > 1 ortensor.l1 > 2", "ortensor", 15),
+        ("rank in1..7", "in1", 6),
+        ("tensor.l2 > 1 | count() byrank", "byrank", 25),
+        ("tensor.l2 > 1 | count() every10 steps", "every10", 25),
+        ("tensor.l2 > 1 | order by rank descending", "descending", 31),
+    ],
+)
+def test_words_that_run_into_one_another_are_refused(query: str, words: str, column: int) -> None:
+    with pytest.raises(tql.TqlSyntaxError) as caught:
+        tql.parse(query)
+
+    assert caught.value.message == f"{words} does not fit here"
+    assert (caught.value.column, caught.value.length) == (column, len(words))
+
+
+def test_a_shape_is_compared_however_its_sizes_are_spaced() -> None:
+    def checked(shape: str) -> tql.Typed:
+        return tql.check(tql.parse(f'tensor.shape == "{shape}"'))
+
+    assert checked("[2,3]") == checked(" [ 2 ,3 ] ") == checked("[2, 3]")

@@ -15,7 +15,7 @@ from rankscope.tql.errors import TqlError
 from rankscope.tql.fields import FIELDS, KEYED, Entity, Field, Type, scope_entity
 from rankscope.tql.functions import FUNCTIONS, signature
 from rankscope.tql.history import HISTORIES
-from rankscope.tql.parse import check_text, parse, parser, spelled
+from rankscope.tql.parse import JoinedWords, check_text, parse, parser, spelled
 from rankscope.tql.typed import Across, Aggregate, Select, Typed
 from rankscope.tql.words import ACROSS, AGGREGATES, UNITS
 
@@ -169,7 +169,7 @@ class _Place:
         state: Any = parser().parse_interactive(head)
         try:
             tokens = tuple(state.exhaust_lexer())
-        except UnexpectedInput:
+        except (UnexpectedInput, JoinedWords):
             return None
         accepts: set[str] = state.accepts()
         return cls(head, tokens, frozenset(accepts))

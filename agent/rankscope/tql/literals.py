@@ -19,6 +19,8 @@ from rankscope.tql.words import DURATIONS, SIZES
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,9})((?:\D.*)?)")
+_SHAPE = re.compile(r"\s*\[\s*(?:[0-9]{1,20}(?:\s*,\s*[0-9]{1,20})*)?\s*\]\s*")
+_SIZE = re.compile(r"[0-9]+")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SCALE = {"": 1, **DURATIONS, **SIZES}
 _EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
@@ -234,10 +236,21 @@ def _integer(literal: Signed, field: Field) -> Constant:
 
 
 def _string(literal: nodes.Text, field: Field) -> Constant:
+    if field.table == "Array(UInt64)":
+        return Constant(_shape(literal, field), Type.STRING, "String")
     if not literal.value and field.absent == "":
         message = f"an empty {field.name} counts as missing, and nothing compares with what is missing"
         raise TqlTypeError("empty_string", message, place=literal.place, hint=f"write missing({field.name})")
     return Constant(literal.value, Type.STRING, "String")
+
+
+def _shape(literal: nodes.Text, field: Field) -> str:
+    """A shape as rows have it: another spelling would equal none."""
+    if not _SHAPE.fullmatch(literal.value):
+        message = f"{text_of(literal)} is no {field.name}"
+        expected, hint = ('"[2, 3]"',), 'write its sizes in brackets: "[2, 3]", or "[]" of a single number'
+        raise TqlTypeError("bad_shape", message, place=literal.place, expected=expected, hint=hint)
+    return f"[{', '.join(_SIZE.findall(literal.value))}]"
 
 
 def _word(literal: nodes.Text, field: Field) -> Constant:

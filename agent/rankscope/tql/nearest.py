@@ -11,7 +11,7 @@ def nearest(name: str) -> str:
 
     A scope that is right is believed: only then its fields are compared by what follows the dot.
     """
-    scope, _, key = name.rpartition(".")
+    scope, _, key = name.lower().rpartition(".")
     known = [*FIELDS, *LATER]
     of_scope = {field.rpartition(".")[2]: field for field in known if field.rpartition(".")[0] == scope}
     if near := difflib.get_close_matches(key, of_scope, n=1, cutoff=0.7):
@@ -19,7 +19,7 @@ def nearest(name: str) -> str:
     if holding := [field for other, field in of_scope.items() if key in other.split("_")]:
         return holding[0]
     same_key = [field for field in known if field.rpartition(".")[2] == key]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8) if scope not in SCOPES else []
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8) if scope not in SCOPES else []
     return (same_key or near or [""])[0]
 
 

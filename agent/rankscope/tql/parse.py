@@ -5,14 +5,18 @@ lark and the grammar are loaded by the first call, so that importing `rankscope`
 
 import difflib
 import functools
+import string
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rankscope.tql.errors import NOWHERE, Place, TqlSyntaxError
+from rankscope.tql.habits import habit, stage_habit
 from rankscope.tql.nodes import Query
-from rankscope.tql.words import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from rankscope.tql.words import AGGREGATES, MAX_BYTES, MAX_DEPTH, MAX_NODES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lark import Lark, Token, Tree
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
@@ -40,14 +44,10 @@ _IN_WORDS = {
 _VALUE_START = {"true", "false", "a field", "a number", "a string"}
 _TESTS = {"exists", "missing", "isnan", "isinf", "isfinite"}
 _FEW = 4
+_LETTERS = f"{string.ascii_letters}_"
 _STAGE_WORDS = ("where", "select", "count()", "across", "order by", "top", "first", "last", "limit")
-_INSTEAD = {
-    "=": "write == to compare",
-    "<>": "write != for unequal",
-    "===": "write == to compare",
-    "&": "write and",
-    ";": "a query is one line of stages joined by |",
-}
+_SIGNS = ("===", "=>", "=<")
+"""Signs of other languages that are longer than a character."""
 
 _AFTER = {
     "by": "name a field, as in rank",
@@ -64,6 +64,7 @@ _ENDINGS = {
     "a predicate": "write a condition, as in tensor.nonfinite_count > 0",
     "a comparison": "compare the field with something, as in tensor.l2 > 0, or ask exists(tensor.l2)",
     "a value": "write what to compare with, as in tensor.l2 > 0",
+    "..": "write a list, as in x in [1, 2], or an interval, as in x in 1..7",
     ")": "close the parenthesis with )",
     "]": "close the list with ]",
     "}": "close the braces with }",
@@ -91,6 +92,8 @@ def parse(text: str) -> Query:
         raise _unexpected_token(text, error) from error
     except UnexpectedCharacters as error:
         raise _unexpected_character(text, error) from error
+    except JoinedWords as error:
+        raise _run_together(text, error.start) from error
     _check_size(tree)
     return Builder().build(tree)
 
@@ -101,7 +104,9 @@ def parser() -> "Lark":
     from lark import Lark
 
     grammar = files("rankscope.tql").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=False)
+    return Lark(
+        grammar, parser="lalr", lexer="contextual", postlex=_Apart(), propagate_positions=True, maybe_placeholders=False
+    )
 
 
 def check_text(text: str) -> None:
@@ -154,20 +159,76 @@ def _unexpected_token(text: str, error: "UnexpectedToken") -> TqlSyntaxError:
         return _no_stage(last)
     hint = "relate predicates without braces: a >> b" if str(token) in _RELATIONS and "without" in expected else ""
     hint = hint or _hint(str(token), expected, chained=_is_chained(error))
+    start = token.start_pos or 0
+    if token.type != "$END" and _runs_on(text, start):
+        return _run_together(text, start)
     if token.type == "$END":
         place = place_at(text, len(text.rstrip()))
         hint = hint or _ending(text, expected)
         return TqlSyntaxError("unexpected_end", "the query ends too early", place=place, expected=expected, hint=hint)
-    place = place_at(text, token.start_pos or 0, length=len(token))
+    place = place_at(text, start, length=len(token))
     if text.lstrip().lower().startswith(("select ", "with ")):
         hint = "SQL is asked with rankscope sql; in TQL the condition comes first, as in tensor.l2 > 1 | first"
-    hint = hint or _offered(expected)
+    hint = hint or habit(text, start + len(token)) or _compared(str(token), expected) or _offered(expected)
     return TqlSyntaxError("unexpected", f"{token} does not fit here", place=place, expected=expected, hint=hint)
 
 
 def _offered(expected: tuple[str, ...]) -> str:
     """What to write where nothing better is known: the first few of what could stand there."""
-    return f"write {' or '.join(expected[:_FEW])} here" if expected else ""
+    if len(expected) == 1:
+        return f"write {expected[0]} here"
+    return f"write one of these here: {', '.join(expected[:_FEW])}" if expected else ""
+
+
+def _compared(found: str, expected: tuple[str, ...]) -> str:
+    """What to write where a condition is compared, as in `exists(x) == true`."""
+    is_wrong = found in _COMPARISONS and "and" in expected
+    return (
+        "a condition is true or false by itself: leave the comparison out, or write not before it" if is_wrong else ""
+    )
+
+
+def _runs_on(text: str, start: int) -> bool:
+    """Whether no space stands before a word that another word stands before."""
+    before = text[:start].rstrip(_LETTERS)
+    # What runs on behind a number is its unit and no word, as in 0x10.
+    return len(before) < start and not before[-1:].isdigit() and (text[start].isalnum() or text[start] == "_")
+
+
+def _run_together(text: str, start: int) -> TqlSyntaxError:
+    """The error of two words that are written as one, the second of which begins at an offset."""
+    begin = len(text[:start].rstrip(_LETTERS))
+    end = len(text) - len(text[start:].lstrip(_LETTERS + string.digits))
+    hint = f"write {text[begin:start]}, and a space behind it"
+    place = place_at(text, begin, length=end - begin)
+    return TqlSyntaxError("unexpected", f"{text[begin:end]} does not fit here", place=place, hint=hint)
+
+
+class JoinedWords(Exception):  # noqa: N818 -- becomes an error where the text is known
+    """Two words without a space between them, such as `andrank`: the lexer takes `and` where no name may stand.
+
+    Attributes:
+        start: Offset of the second one.
+    """
+
+    def __init__(self, start: int) -> None:
+        super().__init__(start)
+        self.start = start
+
+
+class _Apart:
+    """Lets tokens pass that do not run into one another."""
+
+    always_accept = ()
+
+    def process(self, stream: "Iterator[Token]") -> "Iterator[Token]":
+        """The tokens as they come."""
+        last: Token | None = None
+        for token in stream:
+            if last is not None and last.end_pos == token.start_pos and _runs_on(f"{last}{token}", len(last)):
+                raise JoinedWords(token.start_pos or 0)
+            last = token
+            yield token
 
 
 def _ending(text: str, expected: tuple[str, ...]) -> str:
@@ -187,7 +248,9 @@ def _no_stage(word: "Token") -> TqlSyntaxError:
     from rankscope.tql.build import place_of
 
     near = difflib.get_close_matches(word.lower(), _STAGE_WORDS, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else ""
+    hint = stage_habit(word) or (f"did you mean {near[0]}?" if near else "")
+    if word in AGGREGATES and word != "count":
+        hint = f"write what of, as in {word}(tensor.l2)"
     message = f"{word} is no stage"
     return TqlSyntaxError("unknown_stage", message, place=place_of(word), expected=_STAGE_WORDS, hint=hint)
 
@@ -206,9 +269,9 @@ def _unexpected_character(text: str, error: "UnexpectedCharacters") -> TqlSyntax
             expected=(letter,),
             hint=f"write {letter} at its end",
         )
-    wrong = next((word for word in ("===", "<>", letter) if text.startswith(word, start)), letter)
+    wrong = next((word for word in _SIGNS if text.startswith(word, start)), letter)
     place = place_at(text, start, length=len(wrong))
-    hint = _INSTEAD.get(wrong) or _offered(expected)
+    hint = habit(text, start + len(wrong)) or _offered(expected)
     return TqlSyntaxError("unexpected", f"{wrong} does not fit here", place=place, expected=expected, hint=hint)
 
 

@@ -4,10 +4,12 @@ from rankscope.tql import nodes
 from rankscope.tql.errors import TqlTypeError, TqlUnsupported
 from rankscope.tql.fields import FIELDS, KEYED, LATER, SCOPES
 from rankscope.tql.formatting import field_text
+from rankscope.tql.habits import WORDS
 from rankscope.tql.nearest import nearest, nearest_scope
 from rankscope.tql.words import ACROSS, AGGREGATES
 
 _CONFIG = "config."
+_KEY_EXAMPLES = {"attr": "device", "metric": "reward", "run.config": "lr", "mesh": "dp"}
 
 
 def key_of(field: nodes.FieldRef) -> tuple[str, str] | None:
@@ -44,11 +46,17 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
 
 
 def _hint(field: nodes.FieldRef, near: str) -> str:
-    if field.name == "run.config":
-        return "write a key of it, as in run.config.lr"
-    if field.name in {*AGGREGATES, *ACROSS}:
+    if field.name in KEYED:
+        return f"write a key of it, as in {field.name}.{_KEY_EXAMPLES[field.name]}"
+    if field.name in ACROSS:
+        return f"it is there behind the stage that makes it: | across rank: {field.name}(..)"
+    if field.name in AGGREGATES:
         return f"it is there behind the stage that makes it: | {field.name}(..)"
-    return f"did you mean {near}?" if near else "name one that there is"
+    if asked := WORDS.get(field.name.lower()):
+        return asked
+    if near:
+        return f"did you mean {near}?"
+    return "name one that there is" if field.scope else f'a text stands in quotes: "{field.name}"'
 
 
 def _scope_hint(field: nodes.FieldRef) -> str:
