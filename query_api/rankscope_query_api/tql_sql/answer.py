@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import FIELDS, SECTION, Entity, Field, Origin, Type
-from rankscope.tql.typed import Apply, Column, History, Key, Output, Value
+from rankscope.tql.typed import Apply, Arithmetic, Column, Constant, History, Key, Output, Value
 from rankscope_proto import names
 from rankscope_query_api.answers import iso_time
 from rankscope_query_api.tql_sql.expressions import alias, call, column
@@ -213,8 +213,8 @@ def writer_of(value: Value) -> Writer:
             return writer_of(value.arguments[0])
         case History():
             return _BY_TYPE.get(value.type) or writer_of(value.value)
-        case Key() | Output() | _:
-            return _BY_TYPE.get(value.type, _write_plain)
+        case Constant() | Key() | Arithmetic() | Apply() | Output():
+            return writer_of_type(value.type)
 
 
 def writer_of_type(kind: Type) -> Writer:

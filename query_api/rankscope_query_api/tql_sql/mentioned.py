@@ -25,9 +25,9 @@ from rankscope.tql.typed import (
 from rankscope_query_api.tql_sql.explain import walked
 from rankscope_query_api.tql_sql.expressions import alias, number
 from rankscope_query_api.tql_sql.guard import check_statement
+from rankscope_query_api.tql_sql.parameters import Statement
 from rankscope_query_api.tql_sql.predicates import condition
 from rankscope_query_api.tql_sql.scope import Scope
-from rankscope_query_api.tql_sql.seen import Asked
 from rankscope_query_api.tql_sql.writing import text_of
 
 _HOLDERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "run.config": Entity.RUN}
@@ -51,14 +51,14 @@ def keys_in_doubt(query: Typed, *, is_empty: bool) -> tuple[Key, ...]:
     return tuple(found)
 
 
-def first_with(key: Key, *, project: str, run: str | None) -> Asked:
+def first_with(key: Key, *, project: str, run: str | None) -> Statement:
     """A statement of one row if some row has a key, else of none."""
     scope = Scope(_HOLDERS[key.scope], project, run)
     has_it = condition(Exists(key), scope)
     statement = scope.rows().where(has_it, copy=False).select(alias(number(1), "found"), copy=False)
     sql = text_of(statement.limit(1, copy=False))
     check_statement(sql, with_run=run is not None)
-    return Asked(sql, scope.parameters.values)
+    return Statement(sql, scope.parameters.values)
 
 
 def steps_of(query: Typed) -> tuple[int, int]:

@@ -8,6 +8,19 @@ Value = int | float | str
 """What can be bound."""
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement ready to be sent.
+
+    Attributes:
+        sql: Its text.
+        parameters: Values of its placeholders.
+    """
+
+    sql: str
+    parameters: dict[str, Value]
+
+
 @dataclass
 class Parameters:
     """Hands out placeholders such as `{p0: UInt8}` and remembers what they stand for.

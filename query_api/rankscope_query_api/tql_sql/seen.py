@@ -4,11 +4,10 @@ A key that only rows beyond the bound have is not found; that is no fault of a q
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rankscope.tql.fields import SECTION, Field, Origin, Type
 from rankscope_query_api.tql_sql.guard import check_statement
-from rankscope_query_api.tql_sql.parameters import Value
+from rankscope_query_api.tql_sql.parameters import Statement, Value
 
 ROWS = 100_000
 """Rows that are looked at. Their maps of nine attributes are read in some 20 ms."""
@@ -21,31 +20,18 @@ _MAPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """The table and the maps behind each scope whose keys are columns' keys; a run's settings are JSON and are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A statement ready to be sent.
-
-    Attributes:
-        sql: Its text.
-        parameters: Values of its placeholders.
-    """
-
-    sql: str
-    parameters: dict[str, Value] = field(default_factory=dict[str, Value])
-
-
-def keys_statement(scope: str, *, project: str, run: str | None) -> Asked | None:
+def keys_statement(scope: str, *, project: str, run: str | None) -> Statement | None:
     """One row: the keys of each map of a scope, as lists; None where no column holds them."""
     if scope not in _MAPS:
         return None
     table, maps = _MAPS[scope]
     keys = ", ".join(f"groupUniqArrayArray(mapKeys({one})) AS {one}_keys" for one in maps)
-    return _asked(f"SELECT {keys} FROM ({_sample(', '.join(maps), table, run=run)})", project, run=run)  # noqa: S608 - names are ours
+    return _checked(f"SELECT {keys} FROM ({_sample(', '.join(maps), table, run=run)})", project, run=run)  # noqa: S608 - names are ours
 
 
 def values_statement(
     of: Field | tuple[str, str], *, project: str, run: str | None, prefix: str, limit: int
-) -> Asked | None:
+) -> Statement | None:
     """The most frequent texts of a field or attribute that begin with a prefix; None where it is no stored text."""
     more: dict[str, Value] = {"prefix": prefix, "limit": limit}
     if isinstance(of, tuple):
@@ -61,7 +47,7 @@ def values_statement(
         "WHERE found <> '' AND startsWith(found, {prefix:String}) "
         "GROUP BY found ORDER BY times DESC, found ASC LIMIT {limit:UInt64}"
     )
-    return _asked(text, project, run=run, **more)
+    return _checked(text, project, run=run, **more)
 
 
 def _sample(columns: str, table: str, *, run: str | None) -> str:
@@ -69,7 +55,7 @@ def _sample(columns: str, table: str, *, run: str | None) -> str:
     return f"SELECT {columns} FROM {table} PREWHERE {restricted} LIMIT {{rows:UInt64}}"  # noqa: S608 - as above
 
 
-def _asked(sql: str, project: str, *, run: str | None, **more: Value) -> Asked:
+def _checked(sql: str, project: str, *, run: str | None, **more: Value) -> Statement:
     check_statement(sql, with_run=run is not None)
     bound: dict[str, Value] = {"project": project, "rows": ROWS, **more}
-    return Asked(sql, bound if run is None else {**bound, "run": run})
+    return Statement(sql, bound if run is None else {**bound, "run": run})

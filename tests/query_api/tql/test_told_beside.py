@@ -1,6 +1,7 @@
 """What an answer says beside its rows: the gaps it lies over, keys that were never seen, and where the next page is."""
 
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx
@@ -8,12 +9,15 @@ import pytest
 import pytest_asyncio
 
 from rankscope import tql
+from rankscope_query_api import encodings
 from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
+from rankscope_query_api.tql_sql import Compiled
 from rankscope_query_api.tql_sql.mentioned import steps_of
+from rankscope_query_api.values import RunKey
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api.tql import training
@@ -133,3 +137,57 @@ async def test_pages_say_how_many_there_are_and_where_to_go_on(service: httpx.As
 )
 def test_the_steps_of_a_query_are_those_that_all_its_rows_can_have(text: str, steps: tuple[int, int]) -> None:
     assert steps_of(tql.check(tql.parse(text))) == steps
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "tensor.l2 > 0",
+        "exists(tensor.name) | count()",
+        "exists(tensor.name) | count() by rank",
+        "exists(tensor.name) | across rank: missing_ranks()",
+        "exists(tensor.name) | count() | select count",
+    ],
+)
+async def test_a_run_that_is_not_there_is_said_whatever_the_answer_would_hold(
+    service: httpx.AsyncClient, query: str
+) -> None:
+    answer = await service.post("/api/v1/tql", json={"query": query, "run": "nobodys"})
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_run")
+
+
+async def test_rows_say_that_there_is_their_run(service: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[str] = []
+
+    async def launches_of(_: object, key: RunKey) -> None:
+        looked_up.append(key.run)
+
+    monkeypatch.setattr("rankscope_query_api.routes.tql.launches_of", launches_of)
+
+    with_rows = await told(service, "exists(tensor.name) | limit 1", run=training.RUN)
+    without = await told(service, "tensor.l2 < 0", run=training.RUN)
+
+    assert (with_rows["returned"], without["returned"], looked_up) == (1, 0, [training.RUN])
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "arrow"])
+async def test_an_answer_is_not_written_by_the_thread_that_answers_others(
+    service: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    threads: list[int] = []
+
+    def seen(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            threads.append(threading.get_ident())
+            return work(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(Compiled, "items", seen(Compiled.items))
+    monkeypatch.setattr("rankscope_query_api.routes.tql.response", seen(encodings.response))
+
+    await service.post("/api/v1/tql", json={"query": "exists(tensor.name)", "run": training.RUN, "format": form})
+
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
