@@ -1,6 +1,5 @@
 """The application: routes, one shape for every error, metrics around every request, HEAD wherever there is GET."""
 
-import difflib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from rankscope_query_api.errors import (
     Position,
     QueryError,
     StoreUnavailableError,
+    nearest_hint,
 )
 from rankscope_query_api.guarding import Guarded
 from rankscope_query_api.metrics import Metrics
@@ -157,8 +157,7 @@ def _no_json(body: str, offset: int, *, what: str) -> InvalidRequestError:
 
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> InvalidRequestError:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"the nearest known one is {near[0]!r}" if near else f"{OPENAPI} describes every parameter"
+    hint = nearest_hint(name, known, otherwise=f"{OPENAPI} describes every parameter")
     return InvalidRequestError(f"no parameter {name!r} here", hint=hint, expected=known)
 
 

@@ -36,6 +36,20 @@ class Position:
     length: int
 
 
+def nearest_hint(name: str, known: Iterable[str], *, otherwise: str, likeness: float = 0.6) -> str:
+    """The hint that names the known name most like a wrong one, whatever its case.
+
+    Args:
+        name: The wrong one.
+        known: Those that exist.
+        otherwise: The hint where none is near.
+        likeness: How near it must be, 0 to 1.
+    """
+    by_lower_case = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=likeness)
+    return f"the nearest known one is {by_lower_case[near[0]]!r}" if near else otherwise
+
+
 class QueryError(RankscopeError):
     """Root of the query service's errors.
 
@@ -198,6 +212,5 @@ def unknown(
 
     A project that does not exist reads exactly like one without this name: the answer gives no project away.
     """
-    near = get_close_matches(name, list(known), n=1, cutoff=0.4)
-    hint = f"the nearest known one is {near[0]!r}" if near else f"{lister} lists what there is"
+    hint = nearest_hint(name, known, otherwise=f"{lister} lists what there is", likeness=0.4)
     return NotFoundError(f"no {what} {name!r} in project {project!r}", hint=hint, code=f"unknown_{what}")

@@ -7,13 +7,12 @@ only, and a name that stands for no column and no alias is refused here, whateve
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, cast
 
 from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
-from rankscope_query_api.errors import InvalidQueryError
+from rankscope_query_api.errors import InvalidQueryError, nearest_hint
 from rankscope_query_api.sql.allowed import BOUND_TYPE, CAST_TYPE, FUNCTION_NODES, NAME, NODES, UNITS, WORDS
 from rankscope_query_api.sql.functions import BY_LOWER_CASE
 from rankscope_query_api.sql.reading import position_of
@@ -123,8 +122,7 @@ class Checker:
         name = node.this
         if not isinstance(name, str) or name.lower() not in BY_LOWER_CASE:
             shown = str(name)[:60]
-            near = get_close_matches(shown.lower(), list(BY_LOWER_CASE), n=1)
-            hint = f"the nearest that may be called is {BY_LOWER_CASE[near[0]]}" if near else _FUNCTIONS_HINT
+            hint = nearest_hint(shown, BY_LOWER_CASE.values(), otherwise=_FUNCTIONS_HINT)
             raise self._refused(node, f"{shown!r} is no function for statements", hint=hint, code="unknown_function")
 
     def look_at_literal(self, node: Expr) -> None:
@@ -244,7 +242,7 @@ class Checker:
                 raise self._refused(
                     table,
                     f"no view {table.name!r}",
-                    hint=_nearest(table.name, [*VIEWS, *shared]) or _VIEWS_HINT,
+                    hint=nearest_hint(table.name, [*VIEWS, *shared], otherwise=_VIEWS_HINT),
                     expected=sorted([*VIEWS, *shared]),
                     code="unknown_view",
                 )
@@ -273,11 +271,11 @@ class Checker:
         known |= {name.name for one in self.tree.find_all(exp.Lambda) for name in one.expressions}
         for node in self._columns():
             if node.name not in known:
-                hint = _nearest(node.name, known) or "query_api/VIEWS.md lists the columns of each view"
+                hint = nearest_hint(node.name, known, otherwise="query_api/VIEWS.md lists the columns of each view")
                 raise self._refused(node, f"no column {node.name!r} in what is read", hint=hint, code="unknown_column")
             table = node.args.get("table") if isinstance(node, exp.Column) else None
             if table is not None and table.name not in set(called):
-                hint = _nearest(table.name, called) or "name a view that FROM or JOIN names"
+                hint = nearest_hint(table.name, called, otherwise="name a view that FROM or JOIN names")
                 raise self._refused(node, f"nothing is called {table.name!r} here", hint=hint, code="unknown_view")
 
     def _columns(self) -> Iterator[Expr]:
@@ -378,11 +376,6 @@ def _float(text: str) -> float:
         return float(text)
     except ValueError:
         return math.inf
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    near = get_close_matches(name, list(known), n=1)
-    return f"the nearest known one is {near[0]!r}" if near else None
 
 
 def _named(node: object) -> str:
