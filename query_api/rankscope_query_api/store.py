@@ -46,6 +46,9 @@ STEP_KEY = (int, str)
 SIBLING_KEY = (int, int)
 """Shape of the key of a list of siblings: (start, span id)."""
 
+RUNS_WITH_GAPS_TOLD = 20
+"""Most runs whose gaps are told where a whole project is asked: what is read to tell them has a bound."""
+
 EVENTS_A_SPAN = 100
 """Most events that are shown beside a span; its export has all of them."""
 
@@ -74,6 +77,12 @@ class RunReader(Protocol):
 
     async def gaps(self, key: RunKey, *, sections: Sequence[str], step: int | None = None) -> Sequence[Record]:
         """Stated absences of these sections (none named: of all) that touch the step, summed by cause."""
+        ...
+
+    async def gaps_of_project(
+        self, project: str, *, sections: Sequence[str], step: int | None = None
+    ) -> Sequence[Record]:
+        """The same of all runs, each with its `run_id`; of the `RUNS_WITH_GAPS_TOLD` runs with the latest of them."""
         ...
 
     async def events(self, key: RunKey, *, limit: int) -> Sequence[Record]:

@@ -29,7 +29,7 @@ STATEMENTS = [
     for statement in module.STATEMENTS
 ]
 OF_PROJECT = {
-    *(runs.RUNS, runs.RUN_IDS, runs.RUN_COUNT),
+    *(runs.RUNS, runs.RUN_IDS, runs.RUN_COUNT, runs.RUNS_WITH_GAPS),
     *(*traces.OF_PROJECT, *open_now.OF_PROJECT, *totals.OF_PROJECT),
 }
 TABLES = {section.table for section in SECTIONS} | {"batches", "trace_index"}

@@ -10,6 +10,7 @@ from rankscope_proto.columns import SECTIONS
 from rankscope_proto.names import SPAN_FLAGS, EventKind, GapClass, ProcessRole, RunStatus, Severity
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
+from rankscope_query_api.store import RUNS_WITH_GAPS_TOLD
 from rankscope_query_api.values import Launch, Process, Record, RunKey, RunSummary, Slice
 
 _MAX_INT64 = 2**63 - 1
@@ -93,9 +94,9 @@ _IS_OF_ONE_BATCH = f"class = {GapClass.LOST.code} AND ifNull(seq_from = seq_to, 
 
 _IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
         SELECT incarnation, seq FROM batches
-        WHERE project = {{project:String}} AND run_id = {{run:String}} AND (incarnation, seq) IN (
+        WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}} AND (incarnation, seq) IN (
             SELECT {_CONCERNED}, ifNull(seq_from, 0) FROM gaps
-            WHERE project = {{project:String}} AND run_id = {{run:String}} AND {_IS_OF_ONE_BATCH}
+            WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}} AND {_IS_OF_ONE_BATCH}
         )
     )"""
 
@@ -103,8 +104,22 @@ _IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
 ANY_GAP = "SELECT count() AS rows FROM gaps WHERE project = {project:String} AND run_id = {run:String}"
 
 # An interval that captures every k-th step holds a step's rows if k divides the step: such a row is no gap there.
+_IS_ASKED_FOR = f"""(empty({{sections:Array(String)}}) OR data_kind IN {{sections:Array(String)}} OR data_kind = '')
+    AND ({{step:Int64}} < 0 OR (
+        ifNull(step_from, 0) <= {{step:Int64}} AND ifNull(step_to, {_MAX_INT64}) >= {{step:Int64}}
+        AND ifNull({{step:Int64}} % step_stride, 1) != 0))"""
+
+RUNS_WITH_GAPS = f"""
+SELECT run_id
+FROM gaps
+WHERE project = {{project:String}} AND {_IS_ASKED_FOR}
+GROUP BY run_id
+ORDER BY max(start) DESC, run_id
+LIMIT {RUNS_WITH_GAPS_TOLD}"""
+
 GAPS = f"""
 SELECT
+    run_id,
     class,
     cause,
     data_kind,
@@ -117,14 +132,11 @@ SELECT
     if(countIf(end IS NULL) > 0, NULL, max(end)) AS ended_ns,
     arraySort(groupUniqArrayIf(5)(detail, detail != '')) AS details
 FROM gaps
-WHERE project = {{project:String}} AND run_id = {{run:String}}
-    AND (empty({{sections:Array(String)}}) OR data_kind IN {{sections:Array(String)}} OR data_kind = '')
-    AND ({{step:Int64}} < 0 OR (
-        ifNull(step_from, 0) <= {{step:Int64}} AND ifNull(step_to, {_MAX_INT64}) >= {{step:Int64}}
-        AND ifNull({{step:Int64}} % step_stride, 1) != 0))
+WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}}
+    AND {_IS_ASKED_FOR}
     AND NOT ({_IS_VOID})
-GROUP BY class, cause, data_kind, step_stride
-ORDER BY class, cause, data_kind, step_stride
+GROUP BY run_id, class, cause, data_kind, step_stride
+ORDER BY class, cause, data_kind, step_stride, run_id
 LIMIT 1000"""
 
 # When each process was last heard of: by its own clock, and by that of the tier that took the batch.
@@ -218,7 +230,7 @@ ORDER BY rank, ifNull(step, -1), time, incarnation_hex, seq, idx
 LIMIT {limit:UInt32}"""
 
 STATEMENTS = (
-    *(RUN_IDS, RUN_COUNT, RUNS, PROCESSES, PROCESSES_WITH_CONFIG, LAUNCHES, GAPS, ANY_GAP),
+    *(RUN_IDS, RUN_COUNT, RUNS, PROCESSES, PROCESSES_WITH_CONFIG, LAUNCHES, RUNS_WITH_GAPS, GAPS, ANY_GAP),
     *(HEARD, EVENTS, OPEN_SPANS, LAST_STEP),
     *(METRIC_NAMES, METRIC_COUNT, METRIC_POINTS),
 )
@@ -267,15 +279,26 @@ class ClickHouseRuns:
         """See `RunReader`."""
         if not (await self._clickhouse.select(ANY_GAP, {"project": key.project, "run": key.run})).columns[0][0]:
             return ()
-        table = await self._clickhouse.select(
-            GAPS,
-            {
-                "project": key.project,
-                "run": key.run,
-                "sections": list(sections),
-                "step": -1 if step is None else step,
-            },
-        )
+        return await self._gaps(key.project, [key.run], sections=sections, step=step)
+
+    async def gaps_of_project(
+        self, project: str, *, sections: Sequence[str], step: int | None = None
+    ) -> Sequence[Record]:
+        """See `RunReader`."""
+        where = {"project": project, "sections": list(sections), "step": -1 if step is None else step}
+        runs = [row["run_id"] for row in (await self._clickhouse.select(RUNS_WITH_GAPS, where)).records()]
+        return await self._gaps(project, runs, sections=sections, step=step) if runs else ()
+
+    async def _gaps(
+        self, project: str, runs: Sequence[str], *, sections: Sequence[str], step: int | None
+    ) -> Sequence[Record]:
+        asked = {
+            "project": project,
+            "runs": list(runs),
+            "sections": list(sections),
+            "step": -1 if step is None else step,
+        }
+        table = await self._clickhouse.select(GAPS, asked)
         return [record | {"class": GapClass.of(record["class"])} for record in table.records()]
 
     async def events(self, key: RunKey, *, limit: int) -> Sequence[Record]:
