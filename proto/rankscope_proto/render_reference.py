@@ -19,6 +19,8 @@ def _section(section: Section) -> list[str]:
     lines = _fields(section.name, meaning, fields=section.fields)
     if section.maps:
         lines += [f"`{column.name}` ({column.table}): {column.meaning}" for column in section.maps] + [""]
+    if section.indexes:
+        lines += [f"Index `{index.name}` on `{index.expression}`: {index.why}" for index in section.indexes] + [""]
     return lines
 
 

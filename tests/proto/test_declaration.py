@@ -151,6 +151,7 @@ def test_the_reference_has_every_field_of_a_section(section: Section) -> None:
 
     assert all(f"| `{field.name}` | {field.number} | {scalar(field)} |" in page for field in section.fields)
     assert all(f"`{column.name}`" in page for column in section.maps)
+    assert all(index.why in page for index in section.indexes)
 
 
 def test_the_reference_has_every_field_of_the_header() -> None:
