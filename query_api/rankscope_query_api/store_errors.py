@@ -24,6 +24,8 @@ _RESULT_CODES = frozenset({307, 396})
 _MISSING_CODES = frozenset({60, 81})
 """Unknown table, unknown database."""
 
+_DENIED_CODE = 497
+
 _BAD_PATTERN_CODE = 427
 
 _OUR_FAULT_CODES = frozenset({49, 74, 75, 76, 202, 209, 210, 243, 439, 516, 999, 1000, 1001, 1002})
@@ -51,6 +53,11 @@ def mapped(code: int, text: str, *, limits: Limits) -> QueryError:
     if code in _MISSING_CODES:
         return StoreUnavailableError(
             f"the database has not the tables of rankscope: {text}", hint="run `rankscope migrate` once"
+        )
+    if code == _DENIED_CODE:
+        return StoreUnavailableError(
+            f"the store denies this service what it needs: {text}",
+            hint="grant it to the user that RANKSCOPE_CLICKHOUSE_URL names",
         )
     if code in _OUR_FAULT_CODES:
         return QueryError(f"the store failed at a query: {text}", hint="its log holds the details")

@@ -145,9 +145,15 @@ async def test_what_the_service_counts_names_routes_and_no_runs(client: httpx.As
     assert "bright-otter" not in text
 
 
-@pytest.mark.parametrize("code", [202, 439, 516])
+@pytest.mark.parametrize(
+    ("code", "status", "message"),
+    [
+        *((code, 500, "the store failed at a query") for code in (202, 439, 516)),
+        (497, 503, "the store denies this service what it needs"),
+    ],
+)
 async def test_a_store_that_is_busy_or_lets_nobody_in_is_not_the_statements_fault(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, code: int
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, code: int, status: int, message: str
 ) -> None:
     def refuse(*_given: object, **_named: object) -> None:
         error = DatabaseError(f"Code: {code}. DB::Exception: not now")
@@ -156,6 +162,6 @@ async def test_a_store_that_is_busy_or_lets_nobody_in_is_not_the_statements_faul
 
     monkeypatch.setattr("clickhouse_connect.driver.httpclient.HttpClient.query", refuse)
 
-    error = error_in(await client.post("/api/v1/sql", json={"query": "SELECT 1 AS one"}), status=500)
+    error = error_in(await client.post("/api/v1/sql", json={"query": "SELECT 1 AS one"}), status=status)
 
-    assert error["message"].startswith("the store failed at a query")
+    assert error["message"].startswith(message)
