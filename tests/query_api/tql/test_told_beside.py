@@ -106,7 +106,9 @@ async def test_the_gaps_of_the_steps_that_are_asked_about_are_told(
     service: httpx.AsyncClient, query: str, count: int | None
 ) -> None:
     gaps = (await told(service, query, run=training.RUN))["gaps"]
+    of_project = (await told(service, query))["gaps"]
 
+    assert of_project == [{"run_id": training.RUN, **gap} for gap in gaps]
     assert [(gap["cause"], gap["ranks"], gap["count"]) for gap in gaps] == (
         [] if count is None else [("ring_full", [1, 3], count)]
     )
