@@ -18,8 +18,9 @@ from pydantic import SecretStr
 
 from rankscope import _discovery
 from rankscope.cli._errors import FAILED, OK
-from rankscope.cli._output import say, say_aside, say_json, table
+from rankscope.cli._output import say, say_aside, say_json
 from rankscope.cli._source import Home, chosen_folder
+from rankscope.cli._table import say_table
 from rankscope_ingest.commands import REDIS_URL
 from rankscope_ingest.dead_letters import DeadLetter, DeadLetters, Stage
 from rankscope_ingest.errors import ConfigError, NoSuchLetter
@@ -61,8 +62,8 @@ def list_letters(redis_url: RedisUrl = None, *, home: Home = None, as_json: AsJs
     if as_json:
         say_json({"items": items})
         return
-    for line in table(items, ("id", "at", "stage", "code", "run", "rank", "seq", "rows", "bytes", "detail")):
-        say(line)
+    columns = ("id", "at", "stage", "code", "run", "rank", "seq", "rows", "bytes", "detail")
+    say_table(items, columns, none="no batches")
 
 
 @dlq.command("show", short_help="Everything about one batch.")
