@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from rankscope.tql.fields import FIELDS, Type
 from rankscope.up import UpError
+from rankscope_proto.non_finite import NON_FINITE
 
-_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _TEXTS = frozenset(
     column
     for by_entity in FIELDS.values()
@@ -43,7 +43,7 @@ def _decoded(name: str, value: Any) -> Any:
     if isinstance(value, str):
         if name.endswith("_ns"):
             return int(value) if value.lstrip("-").isdecimal() else value
-        return value if name in _TEXTS else _FLOATS.get(value, value)
+        return value if name in _TEXTS else NON_FINITE.get(value, value)
     if isinstance(value, dict) and name not in _TEXTS:
         return decoded(cast("dict[str, Any]", value))
     return cast("Any", value)
@@ -52,7 +52,7 @@ def _decoded(name: str, value: Any) -> Any:
 def _decoded_as(value: Any, kind: str, *, name: str) -> Any:
     if isinstance(value, str):
         if "Float" in kind:
-            return _FLOATS.get(value, value)
+            return NON_FINITE.get(value, value)
         return int(value) if "Int" in kind and name.endswith("_ns") else value
     if isinstance(value, list):
         return [_decoded_as(one, kind, name=name) for one in cast("list[Any]", value)]

@@ -5,7 +5,6 @@ metrics) is kept as text under its name. Numbers are never masked.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -14,6 +13,7 @@ import orjson
 
 from rankscope.front.events import Event
 from rankscope.front.readers import ATTRIBUTES_BYTES, PREVIEW_BYTES
+from rankscope_proto.non_finite import NON_FINITE
 
 if TYPE_CHECKING:
     from rankscope.privacy import Redactor
@@ -27,7 +27,6 @@ METRIC_TEXTS, LINK_TEXTS = "metric_texts", "link_texts"
 VALUE_BYTES = ATTRIBUTES_BYTES
 """Of a list or an object among the attributes, as text."""
 
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _IDS = {"trace_id", "span_id"}
 _TEXTS = ("name", "thread_id", "rollout_id", "error_type")
 _PREVIEWS = ("input_preview", "output_preview", "error_preview")
@@ -123,8 +122,8 @@ def _split(metrics: Mapping[str, object]) -> tuple[dict[str, float], dict[str, o
     for key, value in metrics.items():
         if isinstance(value, (int, float)):
             numbers[key] = float(value)
-        elif isinstance(value, str) and value in _NON_FINITE:
-            numbers[key] = _NON_FINITE[value]
+        elif isinstance(value, str) and value in NON_FINITE:
+            numbers[key] = NON_FINITE[value]
         else:
             others[f"metrics.{key}"] = value
     return numbers, others

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from rankscope_proto.non_finite import NON_FINITE
 from rankscope_query_api.errors import InvalidRequestError
 
 Given: TypeAlias = bool | int | float | str | None
@@ -19,7 +20,6 @@ MAX_BYTES = 64 * 1024
 """Of all values together: towards a server they travel in the address of a request."""
 
 _TYPE = re.compile(r"(?:(Array|Nullable)\()?([A-Za-z]+)([0-9]*)")
-_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 def bound_values(declared: Mapping[str, str], given: Mapping[str, Bound]) -> dict[str, Bound]:
@@ -73,8 +73,8 @@ def _scalar(name: str, base: str, *, bits: str, given: object) -> Given:
         return _text(name, given)
     if isinstance(given, bool):
         raise _wrong(name, kind, given=given)
-    if base == "Float" and isinstance(given, str) and given in _WORDS:
-        return _WORDS[given]
+    if base == "Float" and isinstance(given, str) and given in NON_FINITE:
+        return NON_FINITE[given]
     if base == "Float" and isinstance(given, int | float):
         return _float(name, kind, given=given)
     if base in ("Int", "UInt") and isinstance(given, int):
