@@ -79,8 +79,9 @@ def test_a_job_can_fail_by_what_a_query_finds_and_is_told_apart_from_an_empty_an
     assert call("query", text, "--run", story.RUN, *options).status == status
 
 
-def test_a_job_can_fail_by_what_is_found_in_any_run(call: Service) -> None:
-    assert call("query", NONFINITE, "--fail-if", "any").status == _errors.FAILED_IF
+@pytest.mark.parametrize(("text", "status"), [(NONFINITE, _errors.FAILED_IF), ("tensor.l2 > 1e9", _errors.OVER_GAP)])
+def test_a_job_can_fail_by_what_is_found_in_any_run(call: Service, text: str, status: int) -> None:
+    assert call("query", text, "--fail-if", "any").status == status
 
 
 @pytest.mark.parametrize("form", [[], ["--csv"]])
