@@ -13,7 +13,7 @@ LONGEST = ("system", "cli", "agent/agent", "ingest")
 """Folders whose files begin first. Workers take a file at a time: one that takes minutes and is taken last leaves the
 others without work, and a worker that comes back to `system` makes its site again."""
 
-TRACED_CASES = 2
+TRACED_CASES = 4
 """Of each parametrised test so many cases count for the coverage, and of property tests none: tracing every line
 doubles what they cost (`tests/tql`: 14.4 s of CPU time without, 31.8 s with), and the rest walk where these walked."""
 
