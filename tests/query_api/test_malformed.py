@@ -1,6 +1,7 @@
 """Rows that no SDK should send, in a real store: every list still answers, and says what was wrong."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 import httpx
@@ -164,6 +165,16 @@ async def test_no_duration_hides_a_span_of_its_trace(
 
     assert [one["name"] for one in (*roots["items"], *children["items"])] == ["s1", "s2"]
     assert (listed["spans"], listed["duration_ns"]) == (2, str(lasted))
+
+
+async def test_a_duration_that_no_sum_can_hold_is_exported(broken_api: httpx.AsyncClient) -> None:
+    of_run = await broken_api.get(f"{RUN}/traces/export")
+    of_trace = await broken_api.get(spans_of(ENDLESS).replace("/spans", "/export"))
+
+    lines = [json.loads(line) for line in of_trace.text.splitlines()]
+    assert (of_run.status_code, of_trace.status_code) == (200, 200)
+    assert [line["name"] for line in lines] == ["s1", "s2"]
+    assert len(of_run.text.splitlines()) > 1_000
 
 
 async def test_spans_without_a_path_and_paths_without_their_parents_have_places(

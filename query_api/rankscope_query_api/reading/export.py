@@ -13,7 +13,7 @@ from rankscope_proto.names import EventKind
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.places import StepWindow, TracePlace
-from rankscope_query_api.reading.trace_detail import EVENT_SLACK_NS, ROW
+from rankscope_query_api.reading.trace_detail import ROW, event_window
 from rankscope_query_api.summaries import FIRST_COPY
 from rankscope_query_api.values import Record, RunKey, Value
 
@@ -87,8 +87,9 @@ class ClickHouseExport:
         values: dict[str, Value] = {
             "project": key.project,
             "run": key.run,
-            "since": min(span["start"] for span in spans) - EVENT_SLACK_NS,
-            "until": max(span["start"] + max(span["duration"], 0) for span in spans) + EVENT_SLACK_NS,
+            **event_window(
+                min(span["start"] for span in spans), max(span["start"] + max(span["duration"], 0) for span in spans)
+            ),
             "his": [span["trace_hi"] for span in spans],
             "los": [span["trace_lo"] for span in spans],
             "ids": [span["span_id"] for span in spans],

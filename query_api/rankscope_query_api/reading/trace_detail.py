@@ -217,9 +217,8 @@ class ClickHouseTraceDetail:
 
     async def events(self, key: RunKey, place: TracePlace, *, span_ids: Sequence[int]) -> Sequence[Record]:
         """See `TraceDetailReader`."""
-        since = max(place.first_start_ns - EVENT_SLACK_NS, -(2**63))
-        until = min(place.last_end_ns + EVENT_SLACK_NS, 2**63 - 1)
-        table = await self._select(EVENTS, (key, place), ids=list(span_ids), since=since, until=until)
+        window = event_window(place.first_start_ns, place.last_end_ns)
+        table = await self._select(EVENTS, (key, place), ids=list(span_ids), **window)
         return table.records()
 
     async def _select(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Table:
@@ -231,6 +230,14 @@ class ClickHouseTraceDetail:
     async def _one(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Record:
         (found,) = (await self._select(statement, of, **values)).records()
         return found
+
+
+def event_window(first_start_ns: int, last_end_ns: int) -> dict[str, Value]:
+    """When the events of spans are, as `since` and `until`, within the times that the store knows."""
+    return {
+        "since": max(first_start_ns - EVENT_SLACK_NS, -(2**63)),
+        "until": min(last_end_ns + EVENT_SLACK_NS, 2**63 - 1),
+    }
 
 
 def _of_page(limit: int, after: Key | None) -> dict[str, Value]:
