@@ -192,9 +192,16 @@ class Checker:
             raise self._refused(node, "LIMIT and OFFSET are whole numbers or parameters", code="syntax")
 
     def look_at_select(self, node: Expr) -> None:
-        """A JOIN stands behind a FROM."""
+        """It selects something, and a JOIN stands behind a FROM."""
+        if not node.args.get("expressions"):
+            raise self._refused(node, "SELECT and what it selects are expected", code="syntax")
         if node.args.get("joins") and node.args.get("from_") is None:
             raise self._refused(node, "a JOIN needs a FROM before it", code="syntax")
+
+    def look_at_group(self, node: Expr) -> None:
+        """Behind GROUP BY stands something."""
+        if not node.args.get("expressions") and not node.args.get("all"):
+            raise self._refused(node, "GROUP BY needs what to group by", code="syntax")
 
     def look_at_source(self, node: Expr) -> None:
         """What is read is a name or a SELECT in brackets."""
@@ -272,6 +279,8 @@ class Checker:
         for node in self._columns():
             if node.name not in known:
                 hint = nearest_hint(node.name, known, otherwise="query_api/VIEWS.md lists the columns of each view")
+                if f'"{node.name}"' in self.text:
+                    hint = f"a text stands in single quotes, as in '{node.name}'"
                 raise self._refused(node, f"no column {node.name!r} in what is read", hint=hint, code="unknown_column")
             table = node.args.get("table") if isinstance(node, exp.Column) else None
             if table is not None and table.name not in set(called):
@@ -326,6 +335,7 @@ _LOOKS: dict[type[Expr], Callable[[Checker, Expr], None]] = {
     exp.Limit: Checker.look_at_count,
     exp.Offset: Checker.look_at_count,
     exp.Select: Checker.look_at_select,
+    exp.Group: Checker.look_at_group,
     exp.From: Checker.look_at_source,
     exp.Join: Checker.look_at_source,
     exp.Table: Checker.look_at_table,
