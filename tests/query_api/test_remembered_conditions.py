@@ -8,8 +8,11 @@ FILTERED = [
     ("tql", {"query": "exists(tensor.name) | order by tensor.l2 | limit 1000 | where tensor.l2 < -1 | count()"}),
     ("sql", {"query": "SELECT name FROM (SELECT name FROM tensor_stats LIMIT 1000) AS t WHERE name = 'none'"}),
     ("tql/complete", {"query": 'tensor.name == "no name begins so'}),
+    ("tql", {"query": "tensor.l2 < -1"}),
+    ("tql", {"query": "tensor.l2 < -1 | order by tensor.l2 | limit 1000"}),
+    ("tql", {"query": "tensor.l2 < -1 | count()"}),
 ]
-"""Filters that leave nothing of the first thousand rows."""
+"""Filters that leave nothing: of the first thousand rows, and of all in one SELECT, which alone is remembered."""
 
 
 @pytest.mark.parametrize(("route", "body"), FILTERED)
