@@ -16,7 +16,7 @@ from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
-from tests.query_api.asking import get, walked
+from tests.query_api.asking import ask, get, walked
 from tests.query_api.batches import MS, START, Row, Writer
 
 RUN = "/api/v1/runs/broken"
@@ -175,6 +175,12 @@ async def test_a_duration_that_no_sum_can_hold_is_exported(broken_api: httpx.Asy
     assert (of_run.status_code, of_trace.status_code) == (200, 200)
     assert [line["name"] for line in lines] == ["s1", "s2"]
     assert len(of_run.text.splitlines()) > 1_000
+
+
+async def test_an_end_beyond_all_times_is_missing_where_it_is_shown(broken_api: httpx.AsyncClient) -> None:
+    answer = await ask(broken_api, "span.duration > 1000000h | select span.end")
+
+    assert {item["end_ns"] for item in answer.json()["items"]} == {None}
 
 
 async def test_spans_without_a_path_and_paths_without_their_parents_have_places(

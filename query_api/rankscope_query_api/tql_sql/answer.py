@@ -173,8 +173,9 @@ def _write_flags(bits: dict[str, int]) -> Writer:
 def of_field(field: Field, scope: Scope) -> Shown:
     """A field of a row as the row shows it: an empty word stays one."""
     is_step = field.name == "step" and field.origin is Origin.ROW
-    value = column("step") if is_step else source(field, scope).value
-    return Shown(key_of(field), value, writer_of(field))
+    side = source(field, scope)
+    shown = side.value if side.absent is not None else side.or_null
+    return Shown(key_of(field), column("step") if is_step else shown, writer_of(field))
 
 
 def of_column(named: Column, scope: Scope) -> Shown:
