@@ -81,10 +81,10 @@ class History:
 
     A series is the rows of one process (incarnation) with the same `Entity` and series key (`SERIES`), in TQL's total
     order. It is made of all stored rows, whatever the query keeps. Rows in which the value is missing or NaN are passed
-    over. `prev`: the last earlier value; `delta`: the value less that; `ema(x, n)`: the exponential mean of the values
-    up to and including this row, with alpha = 2 / (n + 1), begun at the first one; `robust_z(x, n)`: (x - median) /
-    (1.4826 * MAD) over the up to n earlier values, missing with fewer than 8 or a MAD of 0. Without an earlier value
-    prev, delta and robust_z are missing.
+    over. `prev`: the last earlier value; `delta`: the value less that; `ema(x, n)`: the exponential mean of finite
+    values up to and including this row, with alpha = 2 / (n + 1), begun at the first one; `robust_z(x, n)`:
+    (x - median) / (1.4826 * MAD) over the up to n earlier values, missing with fewer than 8 or a MAD of 0.
+    Without an earlier value prev, delta and robust_z are missing.
 
     Attributes:
         value: What it looks back on: of fields and keys that the row itself holds.
