@@ -56,11 +56,10 @@ class Rows:
     columns: Sequence[Sequence[Any]]
 
     @classmethod
-    def of_items(cls, items: Sequence[Mapping[str, Any]]) -> "Rows":
-        """The rows that objects are: a column for each name that one of them has, in order of first mention."""
-        names = tuple(dict.fromkeys(name for item in items for name in item))
+    def of_items(cls, items: Sequence[Mapping[str, Any]], names: Sequence[str]) -> "Rows":
+        """The rows that objects are: a column for each of these names, also where none of them has it."""
         columns = [[item.get(name) for item in items] for name in names]
-        return cls(names, ("",) * len(names), columns)
+        return cls(tuple(names), ("",) * len(names), columns)
 
     def items(self) -> list[dict[str, Any]]:
         """The rows as objects."""

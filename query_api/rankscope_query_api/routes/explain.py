@@ -43,7 +43,7 @@ def _explained(body: ExplainBody, project: str) -> dict[str, Json]:
     return {
         "text": tql.format(tree),
         "entity": compiled.entity,
-        "columns": [shown.name for shown in compiled.columns],
+        "columns": compiled.keys,
         "joins": joins_of(typed),
         "sql": laid_out(compiled.sql),
         "parameters": compiled.parameters,

@@ -56,7 +56,9 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     page = replace(page, gaps=gaps)
     if body.after is None:
         page = replace(page, warnings=await asked.warnings(is_empty=page.total == 0))
-    return await asyncio.to_thread(_written, page, wanted(body.format, request.headers.get("accept")))
+    return await asyncio.to_thread(
+        _written, page, wanted(body.format, request.headers.get("accept")), keys=compiled.keys
+    )
 
 
 def _are_of_rows(query: tql.Typed) -> bool:
@@ -74,9 +76,9 @@ def _is_by_nothing(stage: Stage) -> bool:
             return False
 
 
-def _written(page: Page, form: Format) -> Response:
+def _written(page: Page, form: Format, *, keys: Sequence[str]) -> Response:
     """The page in its format; called in a thread, for 10,000 rows take the better part of a second."""
-    rows = Rows.of_items(() if form is Format.JSON else page.items)
+    rows = Rows.of_items(() if form is Format.JSON else page.items, keys)
     return response(page.as_json(), rows, form=form)
 
 

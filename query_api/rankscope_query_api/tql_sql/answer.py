@@ -5,6 +5,7 @@ where a response is made.
 """
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,6 +67,7 @@ def _write_some(item: Item, name: str, value: Sequence[int], /) -> None:
 def _where_present(write: Writer) -> Writer:
     """Leaves the key out where a row has no value: most statistics are absent from most rows."""
 
+    @functools.wraps(write)
     def write_present(item: Item, name: str, value: object, /) -> None:
         if value is not None:
             write(item, name, value)
@@ -238,6 +240,16 @@ def _write_word(vocabulary: type[names.Code]) -> Writer:
         item[name] = None if value is None else vocabulary.of(value)
 
     return write
+
+
+_KEYS: Mapping[Writer, tuple[str, ...]] = {_write_time: ("{}", "{}_ns"), _write_duration: ("{}_ns",)}
+"""Writer -> what it makes of the name of a value; all others take the name."""
+
+
+def keys(columns: Sequence[Shown]) -> list[str]:
+    """The keys that items of these columns have or, where a value is missing, could have; in their order."""
+    made = [(shown.name, _KEYS.get(inspect.unwrap(shown.write), ("{}",))) for shown in columns]
+    return list(dict.fromkeys(form.format(name) for name, forms in made for form in forms))
 
 
 def items(columns: Sequence[Shown], rows: Sequence[Sequence[Any]]) -> list[Item]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Typed
-from rankscope_query_api.tql_sql.answer import Item, Shown, items, whole_row
+from rankscope_query_api.tql_sql.answer import Item, Shown, items, keys, whole_row
 from rankscope_query_api.tql_sql.cursor import decode, encode, fingerprint
 from rankscope_query_api.tql_sql.expressions import alias, call
 from rankscope_query_api.tql_sql.frames import Frame, row_keys, row_order_text
@@ -51,6 +51,11 @@ class Compiled:
     limit: int | None
     mark: str
     returned: int
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that items of the answer can have: the same on each of its pages."""
+        return keys(self.columns)
 
     def items(self, rows: Sequence[Sequence[Any]]) -> list[Item]:
         """The rows of the answer as objects; times as ISO-8601 beside `_ns`, ids as hexadecimal digits."""

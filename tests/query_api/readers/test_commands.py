@@ -1,5 +1,6 @@
 """`rankscope query`, `sql` and `explain` over the real service: forms of output, carets, exit statuses."""
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -95,6 +96,15 @@ def test_an_empty_answer_over_a_gap_says_so_also_where_no_job_is_to_fail(call: S
 def test_a_service_that_tells_no_gaps_cannot_answer_a_job() -> None:
     with pytest.raises(UnreachableError, match="gaps-lost"):
         Told.of_body(Body(b"", {"total": "0", "gaps": "1"}))
+
+
+def test_csv_has_the_same_header_on_every_page_and_where_there_is_no_row(call: Service) -> None:
+    pages = [call("query", text, "--csv", "--limit", "1").stdout for text in (NONFINITE, "tensor.l2 > 1e9")]
+
+    (header, row), only = (list(csv.reader(page.splitlines())) for page in pages)
+    assert only == [header]
+    assert {"rank", "time", "time_ns", "l2", "mean"} <= set(header)
+    assert len(header) == len(row)
 
 
 def test_csv_says_that_there_are_warnings(call: Service) -> None:
