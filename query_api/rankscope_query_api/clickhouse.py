@@ -285,7 +285,7 @@ class ClickHouse:
             client.close()
 
     def _handle(self, limits: Limits, *, remembers: bool) -> Client:
-        """This thread's handle with these limits, for statements whose conditions the store may remember, or may not."""
+        """This thread's handle with these limits, for statements whose conditions are remembered, or are not."""
         clients = self._clients()
         key = (remembers, limits.values)
         client = clients.pop(key, None) or self._connect(limits, remembers=remembers)
@@ -339,7 +339,7 @@ def _may_remember(statement: str) -> bool:
 
     Under a filter over a sub-select with PREWHERE and LIMIT, ClickHouse 26.9 remembers what the filter left out as left
     out by the PREWHERE: from then on whatever has that condition, of whichever handle, reads no row of those parts (240
-    of 240 rows gone). A single SELECT is remembered rightly; without it each look for a trace's id reads all ids of a run.
+    of 240 rows gone). A single SELECT is remembered rightly; without that a trace's id costs reading all ids of a run.
     """
     return "PREWHERE" not in statement or statement.upper().count("SELECT") == 1
 
