@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Column = Sequence[int | float | str]
+Column = Sequence[int | float | str | bytes]
 """One column's values; a list within a row is flat, with its row counts in another column."""
 
 

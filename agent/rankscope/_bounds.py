@@ -15,6 +15,7 @@ from rankscope_proto.names import SPAN_FLAGS
 
 NAME = 512
 PATH = 2_048
+PREDICATE = 8_192
 VALUE = 32_768
 DOCUMENT = 1024 * 1024
 
@@ -56,6 +57,25 @@ TEXT_BYTES: dict[str, dict[str, int]] = {
         "fact_values": PATH,
     },
     "open_spans": {"thread": NAME, "stack_name": NAME},
+    "hits": {
+        "breakpoint": NAME,
+        "predicate": PREDICATE,
+        "name": NAME,
+        "module": NAME,
+        "mode": NAME,
+        "action": NAME,
+        "seen_names": NAME,
+        "text_names": NAME,
+        "text_values": NAME,
+    },
+    "captures": {
+        "name": NAME,
+        "module": NAME,
+        "dtype": NAME,
+        "part": NAME,
+        "part_of": NAME,
+        "cause": NAME,
+    },
 }
 """Most UTF-8 bytes of a text, by section and column."""
 

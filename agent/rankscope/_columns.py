@@ -14,6 +14,9 @@ from rankscope_proto.columns import SECTION_BY_NAME
 from rankscope_proto.declaration import Field, Section, Wire
 from rankscope_proto.v1.batch_pb2 import Batch
 
+_ABSENT: dict[Wire, str | bytes] = {Wire.DICT: "", Wire.STRING: "", Wire.BYTES: b""}
+"""What fills a column that only some blocks carry; numbers are 0."""
+
 
 class Dictionary(dict[str, int]):
     """Text → index into `Batch.strings`; entry 0 is the empty string; new text is added."""
@@ -103,7 +106,7 @@ def _column(field: Field, block: Block) -> Column:
         return column
     if field.count is not None:
         return ()
-    return ("",) * block.count if field.wire in (Wire.DICT, Wire.STRING) else (0,) * block.count
+    return (_ABSENT.get(field.wire, 0),) * block.count
 
 
 def _mask(section: Section, blocks: Sequence[Block]) -> list[int]:

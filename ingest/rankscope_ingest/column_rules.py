@@ -28,6 +28,7 @@ _COUNT_FROM = 128 * KIB
 _WORD_LIMITS = {
     **dict.fromkeys(("name", "thread_id", "rollout_id"), 512),
     "attribute_values": 32 * KIB,
+    "predicate": 8 * KIB,
 }
 
 _BYTE = 255

@@ -17,14 +17,17 @@ is its `table`. Three things need a word:
 
 from rankscope_proto.declaration import Field, Section, Wire
 from rankscope_proto.header import HEADER, ROW_HEADER
+from rankscope_proto.sections_probe import CAPTURES, HITS
 from rankscope_proto.sections_run import EVENTS, GAPS, RUN_INFO, SCALARS
 from rankscope_proto.sections_spans import OPEN_SPANS, SPANS
 from rankscope_proto.sections_tensors import MODULES, TENSOR_STATS
 
 __all__ = [
+    "CAPTURES",
     "EVENTS",
     "GAPS",
     "HEADER",
+    "HITS",
     "MODULES",
     "OPEN_SPANS",
     "ROW_HEADER",
@@ -39,7 +42,7 @@ __all__ = [
     "header_fields",
 ]
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of this declaration; grows by one with every column added."""
 
 SECTIONS: tuple[Section, ...] = (
@@ -51,6 +54,8 @@ SECTIONS: tuple[Section, ...] = (
     GAPS,
     RUN_INFO,
     OPEN_SPANS,
+    HITS,
+    CAPTURES,
 )
 """Every section, in wire order."""
 

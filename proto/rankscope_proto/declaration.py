@@ -40,7 +40,7 @@ class Field:
         vocabulary: The closed set whose codes the field holds.
         count: Name of the `COUNT` field that slices this one into rows.
         optional: Bit in `present` that says whether a row has it; None: always there.
-        length: Exact length in bytes of a `BYTES` field.
+        length: Exact length in bytes of a `BYTES` field; None: any.
         since: Schema version that brought it.
         replaces: Name of the header column that takes this value in rows that have it; such a field is
             optional and has no column of its own.

@@ -80,6 +80,7 @@ class Role(Code):
     UPDATE = "update"
     OPTIMIZER_STATE = "optimizer_state"
     BUFFER = "buffer"
+    GRAD_INCREMENT = "grad_increment"
 
 
 class LayerType(StrEnum):
@@ -173,6 +174,7 @@ class EventKind(StrEnum):
     RANK_CONFLICT = "rank_conflict"
     ALERT = "alert"
     SPAN_EVENT = "span_event"
+    STEP_SKIPPED = "step_skipped"
 
 
 SPAN_FLAGS = {"interrupted": 1, "truncated": 2, "recompute": 4, "in_step_trace": 8}
@@ -185,6 +187,8 @@ TENSOR_FLAGS = {
     "reduced": 8,
     "recompute": 16,
     "sampled": 32,
+    "skipped": 64,
 }
 """Bits of `tensor_stats.flags`. scaled: still multiplied by the loss scale; local: before, and
-reduced: after data-parallel reduction; sampled: from a sample of the elements."""
+reduced: after data-parallel reduction; sampled: from a sample of the elements; skipped: of a step whose
+update the loss scaler left out."""

@@ -21,11 +21,16 @@ _LANDING = {
     Wire.FLOAT: "Float32",
     Wire.DOUBLE: "Float64",
     Wire.STRING: "String",
-    Wire.BYTES: "FixedString(16)",
+    Wire.BYTES: "String",
     Wire.DICT: "UInt32",
     Wire.COUNT: "UInt32",
     Wire.PRESENT: "UInt64",
 }
+
+
+def _landing_type(field: Field) -> str:
+    return _LANDING[field.wire] if field.length is None else f"FixedString({field.length})"
+
 
 _HEADER_BY_NAME = {field.name: field for field in HEADER}
 
@@ -45,12 +50,12 @@ def landing_columns() -> list[tuple[str, str]]:
     columns = [
         (
             f"header_{field.name}",
-            f"Array({_LANDING[field.wire]})" if field.count else _LANDING[field.wire],
+            f"Array({_landing_type(field)})" if field.count else _landing_type(field),
         )
         for field in header_fields()
     ]
     for section in SECTIONS:
-        columns += [(f"{section.name}_{field.name}", f"Array({_LANDING[field.wire]})") for field in section.fields]
+        columns += [(f"{section.name}_{field.name}", f"Array({_landing_type(field)})") for field in section.fields]
     return [*columns, ("strings", "Array(LowCardinality(String))"), ("received", "Int64")]
 
 

