@@ -74,7 +74,11 @@ def block(*numbers: Numbers, step: int = 3) -> Block:
     ],
 )
 def test_a_block_of_the_probe_is_a_batch_as_it_stands(text: str, expected: list[bool]) -> None:
-    made = block(Numbers(nonfinite=0, absmax=0.5, l2=1.0), Numbers(nonfinite=2, nan=1, absmax=2.0, l2=4.0), Numbers())
+    made = block(
+        Numbers(nonfinite_count=0, absmax=0.5, l2=1.0),
+        Numbers(nonfinite_count=2, nan_count=1, absmax=2.0, l2=4.0),
+        Numbers(),
+    )
 
     assert asked(text).matches({**made.columns, "rank": 7}) == expected
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from rankscope.errors import ConfigError
 from rankscope.probe.graph import unwrapped
-from rankscope.probe.options import WatchOptions, plan_of
+from rankscope.probe.options import WatchOptions, configuration_of
 from rankscope.probe.ports import Recording
 from rankscope.probe.watch import Watch
 
@@ -38,7 +38,7 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Wat
     Raises:
         ConfigError: If an option is of the wrong kind or out of range.
     """
-    plan = plan_of(options)
+    configuration = configuration_of(options)
     optimizer, criterion, loader = options.get("optimizer"), options.get("loss"), options.get("loader")
     _check("the model", model, kind=nn.Module, instead="an nn.Module")
     if optimizer is not None:
@@ -47,7 +47,7 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Wat
         _check("loss", criterion, kind=nn.Module, instead="an nn.Module criterion, or call step.loss(tensor) yourself")
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage] internal to this distribution
     _detach_earlier(model)
-    watch = Watch(recording, model, plan=plan, root=_free_root(recording))
+    watch = Watch(recording, model, configuration=configuration, root=_free_root(recording))
     if not run.is_recording:
         watch.detach()
         return watch

@@ -15,10 +15,10 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import joined
 from rankscope.probe.meters import FINITE, MAX_PENDING, Accelerator, DeviceMeter, HostMeter, Meter
 from rankscope.probe.model_rows import gap_block
-from rankscope.probe.options import Plan
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Columns, Row, Subject
@@ -47,7 +47,7 @@ class Capture:
 
     Args:
         recording: Where rows go.
-        plan: What to capture, and when.
+        configuration: What to capture, and when.
         parameters: The model's parameters, which can be armed with gradient hooks.
         root: Path of the model; the loss's name is built from it.
         meter_for: Makes the meter of a device.
@@ -56,14 +56,14 @@ class Capture:
     def __init__(
         self,
         recording: Recording,
-        plan: Plan,
+        configuration: CaptureConfiguration,
         *,
         parameters: Parameters,
         root: str = "",
         meter_for: Callable[[torch.device], Meter] = meter_of,
     ) -> None:
         self._recording = recording
-        self._plan = plan
+        self._configuration = configuration
         self._parameters = parameters
         self._loss = Subject(joined(root, "loss"), root, None, "", ACTIVATION)
         self._meter_for = meter_for
@@ -88,7 +88,7 @@ class Capture:
         self._alerts = self._alerts + 1 if alerted else 0
         self._is_open, self._is_nonfinite = True, False
         self._number, self._microstep, self._backwards = step.step, step.microstep, 0
-        if self._plan.captures(step.step) or (alerted and self._may_look_closer()):
+        if self._configuration.captures(step.step) or (alerted and self._may_look_closer()):
             self._arm()
 
     def output(self, subject: Subject, output: object) -> None:
@@ -164,7 +164,7 @@ class Capture:
         self._settle(wait=True)
 
     def _may_look_closer(self) -> bool:
-        return self._plan.level >= 1 and self._alerts <= MAX_ALERTS_IN_A_ROW
+        return self._configuration.level >= 1 and self._alerts <= MAX_ALERTS_IN_A_ROW
 
     def _arm(self) -> None:
         self._parameters.arm(self._local_gradient)
@@ -203,7 +203,7 @@ class Capture:
             return
         row = self._row(subject, prepared, phase=_FORWARD)
         self._meter(prepared.values.device).finiteness(prepared.values, row)
-        if row.numbers.nonfinite:
+        if row.numbers.nonfinite_count:
             self._alert()
 
     def _alert(self) -> None:
@@ -259,7 +259,7 @@ class Capture:
             if overdue:
                 self._gap(GapCause.BUDGET, f"{overdue} rows had not left the device after {MAX_PENDING} steps")
         rows.sort(key=_time_of)  # the order of rows is the order in which things ran
-        self._is_nonfinite |= any(row.numbers.nonfinite for row in rows)
+        self._is_nonfinite |= any(row.numbers.nonfinite_count for row in rows)
         # Apart, since the rows of a check have no norms, and norms are half of a row's bytes.
         for phase in (_FORWARD, _BACKWARD):
             of_phase = [row for row in rows if row.phase == phase]

@@ -88,12 +88,12 @@ class HostMeter:
         return 0
 
 
-FINITE = Numbers(nonfinite=0, nan=0, inf=0)
+FINITE = Numbers(nonfinite_count=0, nan_count=0, inf_count=0)
 
 
 def _count(values: Tensor) -> Numbers:
     nan, inf = int(number(values.isnan().sum())), int(number(values.isinf().sum()))
-    return Numbers(nonfinite=nan + inf, nan=nan, inf=inf)
+    return Numbers(nonfinite_count=nan + inf, nan_count=nan, inf_count=inf)
 
 
 def _norms(values: Tensor) -> Numbers:
@@ -102,7 +102,7 @@ def _norms(values: Tensor) -> Numbers:
     low, high = torch.aminmax(values)
     absmax = max(-number(low), number(high))
     if math.isfinite(absmax):
-        return Numbers(nonfinite=0, nan=0, inf=0, absmax=absmax, l2=_l2(values, absmax))
+        return Numbers(nonfinite_count=0, nan_count=0, inf_count=0, absmax=absmax, l2=_l2(values, absmax))
     counted = _count(values)
     finite = values[values.isfinite()]
     if finite.numel() == 0:
@@ -281,9 +281,9 @@ def _device_numbers(nonfinite: int, absmax: float, *, l2: float) -> Numbers:
     """Absent rather than wrong: norms of tensors with non-finite elements, and a norm that fp32 cannot hold."""
     kind = 0 if nonfinite == 0 else None
     return Numbers(
-        nonfinite=nonfinite,
-        nan=kind,
-        inf=kind,
+        nonfinite_count=nonfinite,
+        nan_count=kind,
+        inf_count=kind,
         absmax=absmax if nonfinite == 0 and math.isfinite(absmax) else None,
         l2=l2 if nonfinite == 0 and math.isfinite(l2) else None,
     )

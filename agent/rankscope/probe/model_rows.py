@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from rankscope._block import Block
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import Node, own_parameters
-from rankscope.probe.options import Plan
 from rankscope_proto.names import GapCause, GapClass
 
 _HAS_LAYER_INDEX = 1 << 0
@@ -12,6 +12,8 @@ _NOT_CAPTURED = GapClass.NOT_CAPTURED.code
 _LEVEL_DETAIL = {
     0: "level 0: no tensor statistics but the loss's finiteness",
     1: "level 1: no activation statistics but finiteness, no histograms, no updates, no values",
+    2: "level 2: no values",
+    3: "level 3: values only in steps in which something asks for them",
 }
 
 
@@ -37,12 +39,12 @@ def modules_block(nodes: Sequence[Node], time_ns: int) -> Block:
     return Block("modules", len(nodes), columns)
 
 
-def plan_gaps(plan: Plan, time_ns: int) -> list[Block]:
+def configuration_gaps(configuration: CaptureConfiguration, time_ns: int) -> list[Block]:
     """One row for what the level leaves out and one for the steps the stride leaves out, from now on."""
-    gaps = [gap_block(GapCause.LEVEL, _LEVEL_DETAIL[plan.level], time_ns=time_ns)]
-    if plan.level >= 1 and plan.every > 1:
-        detail = f"weights and gradients of steps that are a multiple of {plan.every}"
-        gaps.append(gap_block(GapCause.SAMPLED, detail, time_ns=time_ns, stride=plan.every))
+    gaps = [gap_block(GapCause.LEVEL, _LEVEL_DETAIL[configuration.level], time_ns=time_ns)]
+    if configuration.level >= 1 and configuration.every > 1:
+        detail = f"weights and gradients of steps that are a multiple of {configuration.every}"
+        gaps.append(gap_block(GapCause.SAMPLED, detail, time_ns=time_ns, stride=configuration.every))
     return gaps
 
 

@@ -4,18 +4,17 @@ Every option has one default, written here and nowhere else.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from rankscope.errors import ConfigError
+from rankscope.probe.configuration import CaptureConfiguration
+from rankscope_proto.names import Role
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-LEVELS = (0, 1)
-"""Probe levels that a watch knows; `probe.md` says what each captures."""
+_LISTS = {"include", "exclude", "roles"}
 
 
 class WatchOptions(TypedDict, total=False):
@@ -30,6 +29,7 @@ class WatchOptions(TypedDict, total=False):
         every: Steps whose number is a multiple of it are captured in full; at least 1.
         include: Globs on tensor and module paths; only what matches is captured. Empty: everything.
         exclude: Globs; what matches is left out, also where `include` matches.
+        roles: What is captured; empty: all that the level has.
     """
 
     optimizer: "Optimizer | None"
@@ -39,51 +39,16 @@ class WatchOptions(TypedDict, total=False):
     every: int | None
     include: Sequence[str]
     exclude: Sequence[str]
+    roles: Sequence[Role]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a watch captures, and when.
-
-    Attributes:
-        level: Probe level, one of `LEVELS`.
-        every: Stride of fully captured steps, at least 1.
-        include: Globs a path must match one of; empty: any path.
-        exclude: Globs a path must match none of.
-    """
-
-    level: int = 1
-    every: int = 10
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise ConfigError(f"level {self.level} is not a probe level of watch; use 0 or 1")
-        if self.every < 1:
-            raise ConfigError(f"every={self.every} captures no step; use 1 for every step, 10 for every tenth")
-
-    def wants(self, path: str) -> bool:
-        """Whether the filters let a path through."""
-        included = not self.include or any(fnmatchcase(path, glob) for glob in self.include)
-        return included and not any(fnmatchcase(path, glob) for glob in self.exclude)
-
-    def captures(self, step: int) -> bool:
-        """Whether a step is captured in full by its number alone."""
-        return self.level >= 1 and step % self.every == 0
-
-
-def plan_of(options: WatchOptions) -> Plan:
-    """The plan that the options ask for.
+def configuration_of(options: WatchOptions) -> CaptureConfiguration:
+    """The configuration that the options ask for.
 
     Raises:
-        ConfigError: If `level` or `every` is out of range.
+        ConfigError: If an option is out of range.
     """
-    defaults = Plan()
-    level, every = options.get("level"), options.get("every")
-    return Plan(
-        level=defaults.level if level is None else level,
-        every=defaults.every if every is None else every,
-        include=tuple(options.get("include", ())),
-        exclude=tuple(options.get("exclude", ())),
-    )
+    known = {field.name for field in fields(CaptureConfiguration)}
+    told = {name: value for name, value in options.items() if name in known and value is not None}
+    lists = {name: tuple(cast("Sequence[object]", value)) for name, value in told.items() if name in _LISTS}
+    return CaptureConfiguration(**cast("Any", {**told, **lists}))

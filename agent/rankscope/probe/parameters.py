@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import Node, joined, own_parameters
 from rankscope.probe.hooks import Guard, Hook
-from rankscope.probe.options import Plan
 from rankscope.probe.rows import Subject
 from rankscope_proto.names import Role
 
@@ -39,17 +39,17 @@ class Tracked:
 
 
 class Parameters:
-    """The trainable parameters that the plan wants.
+    """The trainable parameters that the configuration wants.
 
     Args:
         nodes: The model's modules.
-        plan: Filters by path.
+        configuration: Filters by path.
         guard: Of the watch.
     """
 
-    def __init__(self, nodes: Sequence[Node], plan: Plan, *, guard: Guard) -> None:
+    def __init__(self, nodes: Sequence[Node], configuration: CaptureConfiguration, *, guard: Guard) -> None:
         self._nodes = nodes
-        self._plan = plan
+        self._configuration = configuration
         self.guard = guard
         self._subjects: dict[str, tuple[Subject, Subject] | None] = {}
         self._by_id: dict[int, Tracked] = {}
@@ -102,5 +102,5 @@ class Parameters:
             roles = [
                 Subject(path, node.path, node.layer_index, str(node.layer_type), role) for role in (_WEIGHT, _GRAD)
             ]
-            self._subjects[path] = (roles[0], roles[1]) if self._plan.wants(path) else None
+            self._subjects[path] = (roles[0], roles[1]) if self._configuration.wants(path) else None
         return self._subjects[path]

@@ -8,35 +8,47 @@ from rankscope._block import Block, Column
 from rankscope.probe.tensors import Traits
 from rankscope_proto.columns import SECTION_BY_NAME
 
-_FIELDS = {field.name: field for field in SECTION_BY_NAME["tensor_stats"].fields}
+_SECTION = SECTION_BY_NAME["tensor_stats"]
 
 
 def _bit(name: str) -> int:
-    optional = _FIELDS[name].optional
+    optional = _SECTION.field(name).optional
     return 0 if optional is None else 1 << optional
 
 
-_STEP, _LAYER_INDEX = _bit("step"), _bit("layer_index")
-_NONFINITE, _NAN, _INF = _bit("nonfinite_count"), _bit("nan_count"), _bit("inf_count")
-_ABSMAX, _L2 = _bit("absmax"), _bit("l2")
-
-
 class Numbers(NamedTuple):
-    """The statistics of one tensor; None is one that was not captured or does not exist.
+    """The statistics of one tensor, over its finite elements; None is one that was not captured or does not exist.
 
-    Attributes:
-        nonfinite: NaN and infinite elements.
-        nan: NaN elements.
-        inf: Infinite elements.
-        absmax: Greatest magnitude of a finite element.
-        l2: Root of the sum of squares of the finite elements.
+    The names are those of the section `tensor_stats`, which says what each means.
     """
 
-    nonfinite: int | None = None
-    nan: int | None = None
-    inf: int | None = None
+    nonfinite_count: int | None = None
+    nan_count: int | None = None
+    inf_count: int | None = None
     absmax: float | None = None
     l2: float | None = None
+    posinf_count: int | None = None
+    neginf_count: int | None = None
+    zero_count: int | None = None
+    zero_frac: float | None = None
+    min: float | None = None
+    max: float | None = None
+    absmin_nonzero: float | None = None
+    mean: float | None = None
+    std: float | None = None
+    l1: float | None = None
+    rms: float | None = None
+    subnormal_count: int | None = None
+    saturated_count: int | None = None
+    update_ratio: float | None = None
+    grad_to_weight: float | None = None
+    fingerprint: int | None = None
+    loss_scale: float | None = None
+    log2_hist: tuple[int, ...] = ()
+
+
+_STATISTICS = tuple((name, _bit(name)) for name in Numbers._fields if name != "log2_hist")
+_STEP, _LAYER_INDEX = _bit("step"), _bit("layer_index")
 
 
 UNKNOWN = Numbers()
@@ -79,6 +91,7 @@ class Row:
         step: Optimizer step.
         microstep: Gradient-accumulation index inside it.
         numbers: The statistics.
+        call: Which call of its module inside the microstep, from 0.
     """
 
     subject: Subject
@@ -89,6 +102,7 @@ class Row:
     step: int
     microstep: int
     numbers: Numbers = UNKNOWN
+    call: int = 0
 
 
 class Columns:
@@ -98,21 +112,19 @@ class Columns:
         self._of: dict[int, tuple[list[tuple[Subject, Traits, int]], dict[str, Column]]] = {}
 
     def block(self, rows: Sequence[Row]) -> Block:
-        """The rows as columns; norms are left out where no row has one, since they are half of a row's bytes."""
+        """The rows as columns; a statistic that no row has is left out, since most rows have few of them."""
+        present = [_STEP if row.subject.layer_index is None else _STEP | _LAYER_INDEX for row in rows]
         columns: dict[str, Column] = {
             **self._constant(rows),
             "step": [row.step for row in rows],
             "microstep": [row.microstep for row in rows],
             "time": [row.time_ns for row in rows],
             "flags": [row.flags for row in rows],
-            "nonfinite_count": [row.numbers.nonfinite or 0 for row in rows],
-            "nan_count": [row.numbers.nan or 0 for row in rows],
-            "inf_count": [row.numbers.inf or 0 for row in rows],
-            "present": [_present(row) for row in rows],
+            **_statistics([row.numbers for row in rows], present),
+            "present": present,
         }
-        if any(row.numbers.l2 is not None or row.numbers.absmax is not None for row in rows):
-            columns["absmax"] = [row.numbers.absmax or 0.0 for row in rows]
-            columns["l2"] = [row.numbers.l2 or 0.0 for row in rows]
+        if any(row.call for row in rows):
+            columns["call"] = [row.call for row in rows]
         return Block("tensor_stats", len(rows), columns)
 
     def _constant(self, rows: Sequence[Row]) -> dict[str, Column]:
@@ -140,14 +152,21 @@ class Columns:
         return columns
 
 
-def _present(row: Row) -> int:
-    numbers = row.numbers
-    return (
-        _STEP
-        | (0 if row.subject.layer_index is None else _LAYER_INDEX)
-        | (0 if numbers.nonfinite is None else _NONFINITE)
-        | (0 if numbers.nan is None else _NAN)
-        | (0 if numbers.inf is None else _INF)
-        | (0 if numbers.absmax is None else _ABSMAX)
-        | (0 if numbers.l2 is None else _L2)
-    )
+def _statistics(numbers: Sequence[Numbers], present: list[int]) -> dict[str, Column]:
+    """Columns of the statistics that any row has; sets the bits of `present` where a row has one."""
+    *values, histograms = zip(*numbers, strict=True)
+    columns: dict[str, Column] = {}
+    for (name, bit), column in zip(_STATISTICS, values, strict=True):
+        missing = column.count(None)
+        if missing == len(column):
+            continue
+        if missing:
+            present[:] = [mask if value is None else mask | bit for mask, value in zip(present, column, strict=True)]
+            columns[name] = [value or 0 for value in column]
+        else:
+            present[:] = [mask | bit for mask in present]
+            columns[name] = column
+    if any(histograms):
+        columns["log2_hist"] = [amount for histogram in histograms for amount in histogram]
+        columns["log2_hist_n"] = [len(histogram) for histogram in histograms]
+    return columns

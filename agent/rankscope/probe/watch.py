@@ -14,12 +14,12 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from rankscope.probe.capture import ACTIVATION, Capture, meter_of
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import Node, data_parallel, nodes_of, observed
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.meters import Meter
-from rankscope.probe.model_rows import gap_block, modules_block, plan_gaps
-from rankscope.probe.options import Plan
+from rankscope.probe.model_rows import configuration_gaps, gap_block, modules_block
 from rankscope.probe.parameters import Parameters
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Subject
@@ -39,7 +39,7 @@ class Watch:
 
     Attributes:
         model: What was handed to `watch`, wrappers included; None once detached.
-        plan: What is captured, and when.
+        configuration: What is captured, and when.
         root: Path of the model in the rows: "", or `model2`, `model3` for further models of one run.
     """
 
@@ -48,19 +48,19 @@ class Watch:
         recording: Recording,
         model: nn.Module,
         *,
-        plan: Plan,
+        configuration: CaptureConfiguration,
         root: str = "",
         meter_for: Callable[[torch.device], Meter] = meter_of,
     ) -> None:
         self.model: nn.Module | None = model
-        self.plan = plan
+        self.configuration = configuration
         self.root = root
         self.recording = recording
         self.guard = Guard(self._note_switched_off)
         self._nodes = nodes_of(model, root)
         self._subjects: dict[int, Subject] = {}
-        parameters = Parameters(self._nodes, plan, guard=self.guard)
-        self.capture = Capture(recording, plan, parameters=parameters, root=root, meter_for=meter_for)
+        parameters = Parameters(self._nodes, configuration, guard=self.guard)
+        self.capture = Capture(recording, configuration, parameters=parameters, root=root, meter_for=meter_for)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
         self._has_criterion = False
@@ -70,7 +70,7 @@ class Watch:
 
     def __repr__(self) -> str:
         state = "detached" if self.model is None else f"of {type(self.model).__name__}"
-        return f"<Watch {state} level={self.plan.level} every={self.plan.every}>"
+        return f"<Watch {state} level={self.configuration.level} every={self.configuration.every}>"
 
     def detach(self) -> None:
         """Take every hook off and hand over what was captured. Again: nothing happens."""
@@ -113,14 +113,14 @@ class Watch:
 
     def _hook_model(self, model: nn.Module) -> None:
         self._keep(model.register_forward_pre_hook(Hook(self, Watch._forward_begins, module=model)))
-        if self.plan.level >= 1:
+        if self.configuration.level >= 1:
             for node in observed(self._nodes):
                 self._hook_output(node)
         # After the layers' hooks: where the model itself is a layer, its output is checked before the phase ends.
         self._keep(model.register_forward_hook(Hook(self, Watch._forward_ends, module=model), always_call=True))
 
     def _hook_output(self, node: Node) -> None:
-        if self.plan.wants(node.path):
+        if self.configuration.wants(node.path):
             subject = Subject(node.path, node.path, node.layer_index, str(node.layer_type), ACTIVATION)
             self._subjects[id(node.module)] = subject
             self._keep(node.module.register_forward_hook(Hook(self, Watch._layer_ran, module=node.module)))
@@ -241,8 +241,8 @@ class Watch:
     def _describe(self, model: nn.Module) -> None:
         now = self.recording.clock.wall_ns()
         self.recording.append(modules_block(self._nodes, now))
-        gaps = plan_gaps(self.plan, now)
-        if self.plan.level >= 1 and is_compiled(model, self._nodes):
+        gaps = configuration_gaps(self.configuration, now)
+        if self.configuration.level >= 1 and is_compiled(model, self._nodes):
             detail = "compiled: hooks do not run in compiled code, so layer outputs are not checked"
             gaps.append(gap_block(GapCause.UNSUPPORTED, detail, time_ns=now))
         for gap in gaps:

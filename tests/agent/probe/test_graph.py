@@ -7,8 +7,8 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as checkpointing
 
 from rankscope.probe.attach import attach
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import guess_type, nodes_of, observed
-from rankscope.probe.options import Plan
 from tests.agent.probe.trainings import LAYERS, Model, Recorded, Row
 
 
@@ -96,8 +96,8 @@ def test_the_modules_of_a_watched_model_are_told_once() -> None:
 
 
 def test_filters_are_globs_on_paths() -> None:
-    plan = Plan(include=("blocks.*", "head.*"), exclude=("*.bias",))
+    configuration = CaptureConfiguration(include=("blocks.*", "head.*"), exclude=("*.bias",))
 
-    assert plan.wants("blocks.1.linear.weight")
-    assert not plan.wants("head.bias")
-    assert not plan.wants("embed.weight")
+    assert configuration.wants("blocks.1.linear.weight")
+    assert not configuration.wants("head.bias")
+    assert not configuration.wants("embed.weight")

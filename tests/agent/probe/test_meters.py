@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.meters import MAX_PENDING, DeviceMeter, HostMeter, Meter
-from rankscope.probe.options import Plan
 from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject
 from rankscope.probe.tensors import Traits
 from tests.agent.probe.devices import HostAsDevice
@@ -35,7 +35,7 @@ FINITE = [torch.tensor([3.0, -4.0]), torch.tensor([[0.0]]), torch.full((7,), 2.0
 def test_finite_tensors_have_the_same_numbers_on_both() -> None:
     host, device = measured(HostMeter(), FINITE), measured(DeviceMeter(HostAsDevice()), FINITE)
 
-    assert host[0] == Numbers(nonfinite=0, nan=0, inf=0, absmax=4.0, l2=5.0)
+    assert host[0] == Numbers(nonfinite_count=0, nan_count=0, inf_count=0, absmax=4.0, l2=5.0)
     for left, right in zip(host, device, strict=True):
         assert left[:4] == right[:4]
         assert left.l2 == pytest.approx(right.l2, rel=1e-6)
@@ -44,14 +44,14 @@ def test_finite_tensors_have_the_same_numbers_on_both() -> None:
 def test_a_device_counts_nonfinite_elements_and_leaves_out_what_it_cannot_tell() -> None:
     (numbers,) = measured(DeviceMeter(HostAsDevice()), [torch.tensor([1.0, NAN, INF])])
 
-    assert numbers == Numbers(nonfinite=2)
+    assert numbers == Numbers(nonfinite_count=2)
 
 
 def test_a_norm_that_float32_cannot_hold_is_absent_and_no_infinite_element() -> None:
     (numbers,) = measured(DeviceMeter(HostAsDevice()), [torch.tensor([3e38, 3e38])])
 
     assert numbers.l2 is None
-    assert numbers.nonfinite == 0
+    assert numbers.nonfinite_count == 0
     assert numbers.absmax == pytest.approx(3e38)
 
 
@@ -80,7 +80,7 @@ def test_a_transposed_tensor_has_the_norm_of_its_elements() -> None:
 def test_a_tensor_without_a_finite_element_has_counts_only() -> None:
     (numbers,) = measured(HostMeter(), [torch.tensor([NAN, INF, -INF])])
 
-    assert numbers == Numbers(nonfinite=3, nan=1, inf=2)
+    assert numbers == Numbers(nonfinite_count=3, nan_count=1, inf_count=2)
 
 
 def test_what_a_device_has_not_finished_is_not_waited_for() -> None:
@@ -97,7 +97,7 @@ def test_what_a_device_has_not_finished_is_not_waited_for() -> None:
     assert device.waits == 0
     device.is_behind = False
     assert meter.settled(wait=False) == [late]
-    assert late.numbers.nonfinite == 0
+    assert late.numbers.nonfinite_count == 0
 
 
 def test_values_overwritten_in_place_later_in_the_step_are_told_as_they_were() -> None:
@@ -107,7 +107,7 @@ def test_values_overwritten_in_place_later_in_the_step_are_told_as_they_were() -
     values.zero_()
     meter.close_step()
 
-    assert meter.settled(wait=True)[0].numbers.nonfinite == 1
+    assert meter.settled(wait=True)[0].numbers.nonfinite_count == 1
 
 
 def test_a_device_that_stays_behind_costs_rows_not_time() -> None:
@@ -151,7 +151,7 @@ def test_one_copy_per_step_carries_all_its_numbers() -> None:
 
 def test_a_nonfinite_value_that_is_read_late_still_makes_a_later_step_be_captured_in_full() -> None:
     recorded, device, model, criterion = Recorded(), HostAsDevice(), Model(), Criterion()
-    watch = watching(recorded, model, Plan(every=100), meter_for=lambda _device: DeviceMeter(device))
+    watch = watching(recorded, model, CaptureConfiguration(every=100), meter_for=lambda _device: DeviceMeter(device))
     watch.hook(optimizer=None, criterion=criterion, loader=None)
 
     for index, (codes, targets) in enumerate(batches(6)):

@@ -189,7 +189,7 @@ def test_a_loader_that_cannot_be_wrapped_is_refused_with_the_way_out(recorded: R
     [
         ({"loss": torch.nn.functional.cross_entropy}, r"loss is a function.*step\.loss"),
         ({"optimizer": 3}, "optimizer is a int"),
-        ({"level": 2}, "level 2"),
+        ({"level": 4}, "level 4"),
         ({"every": 0}, "every=0"),
     ],
 )

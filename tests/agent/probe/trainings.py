@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from rankscope._run import Run
 from rankscope.probe.attach import attach
+from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.meters import Meter
-from rankscope.probe.options import Plan
 from rankscope.probe.watch import Watch
 from rankscope.testing import MemoryExporter
 from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
@@ -126,9 +126,15 @@ def trained(recorded: Recorded, model: nn.Module, *, steps: int = 1, **options: 
     return watch
 
 
-def watching(recorded: Recorded, model: nn.Module, plan: Plan, *, meter_for: Callable[[torch.device], Meter]) -> Watch:
+def watching(
+    recorded: Recorded,
+    model: nn.Module,
+    configuration: CaptureConfiguration,
+    *,
+    meter_for: Callable[[torch.device], Meter],
+) -> Watch:
     """A watch whose numbers come from the given meters."""
-    return Watch(cast("Any", recorded.run)._recording, model, plan=plan, meter_for=meter_for)
+    return Watch(cast("Any", recorded.run)._recording, model, configuration=configuration, meter_for=meter_for)
 
 
 def linear(model: nn.Module, path: str) -> nn.Linear:
@@ -161,5 +167,5 @@ def names(rows: Sequence[Row]) -> list[str]:
 
 WEIGHT, GRAD, ACTIVATION = Role.WEIGHT.code, Role.GRAD.code, Role.ACTIVATION.code
 FORWARD, BACKWARD = Phase.FORWARD.code, Phase.BACKWARD.code
-EVERY_STEP = Plan(every=1)
+EVERY_STEP = CaptureConfiguration(every=1)
 LAYERS = ["embed", "blocks.0", "blocks.1", "blocks.2", "norm", "head"]
