@@ -30,6 +30,7 @@ class WatchOptions(TypedDict, total=False):
         include: Globs on tensor and module paths; only what matches is captured. Empty: everything.
         exclude: Globs; what matches is left out, also where `include` matches.
         roles: What is captured; empty: all that the level has.
+        budget: Most share of step time that capturing may cost; None: no limit.
     """
 
     optimizer: "Optimizer | None"
@@ -40,6 +41,7 @@ class WatchOptions(TypedDict, total=False):
     include: Sequence[str]
     exclude: Sequence[str]
     roles: Sequence[Role]
+    budget: float | None
 
 
 def configuration_of(options: WatchOptions) -> CaptureConfiguration:
@@ -49,6 +51,6 @@ def configuration_of(options: WatchOptions) -> CaptureConfiguration:
         ConfigError: If an option is out of range.
     """
     known = {field.name for field in fields(CaptureConfiguration)}
-    told = {name: value for name, value in options.items() if name in known and value is not None}
+    told = {name: value for name, value in options.items() if name in known and (value is not None or name == "budget")}
     lists = {name: tuple(cast("Sequence[object]", value)) for name, value in told.items() if name in _LISTS}
     return CaptureConfiguration(**cast("Any", {**told, **lists}))
