@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rankscope.probe.rows import UNKNOWN, Numbers, Row
+from rankscope.probe.statistics import table
 from rankscope.probe.torch_inner import foreach_norm, l2_norm, number, numbers
 
 _DOT_BLOCK = 65_536
@@ -40,6 +41,10 @@ class Meter(Protocol):
 
     def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
         """Norm and greatest magnitude over the finite elements, and the non-finite elements apart."""
+        ...
+
+    def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """Every statistic of the table."""
         ...
 
     def close_step(self) -> None:
@@ -72,6 +77,12 @@ class HostMeter:
         """Two passes per tensor: extremes, then the sum of squares."""
         for tensor, row in zip(values, rows, strict=True):
             row.numbers = _norms(tensor)
+        self._rows += rows
+
+    def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """About one pass per tensor."""
+        for tensor, row in zip(values, rows, strict=True):
+            row.numbers = table(tensor)
         self._rows += rows
 
     def close_step(self) -> None:
@@ -219,6 +230,10 @@ class DeviceMeter:
             l2 = foreach_norm(tensors, 2)
             pairs = zip(absmax, l2, strict=True)
             self._norms += [norm.float() for pair in pairs for norm in pair]
+
+    def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """The norms: what else the table has is not measured on a device yet."""
+        self.norms(values, rows)
 
     def _launch_count(self, values: Tensor, row: Row, *, with_norms: bool) -> None:
         self._rows.append(row)

@@ -77,6 +77,10 @@ class Subject:
         """The output with that index of the module whose output this is."""
         return replace(self, name=self.name + index)
 
+    def of(self, role: int) -> "Subject":
+        """The same tensor's row of another role."""
+        return replace(self, role=role)
+
 
 @dataclass(slots=True)
 class Row:

@@ -13,16 +13,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from rankscope.probe.capture import ACTIVATION, Capture, meter_of
+from rankscope.probe.capture import Capture
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import Node, data_parallel, nodes_of, observed
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.meters import Meter
 from rankscope.probe.model_rows import configuration_gaps, gap_block, modules_block
+from rankscope.probe.outputs import ACTIVATION
 from rankscope.probe.parameters import Parameters
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Subject
+from rankscope.probe.sheet import meter_of
 from rankscope.probe.tensors import tensors_of
 from rankscope.probe.torch_inner import current_backward, queue_callback
 from rankscope_proto.names import GapCause, Phase
