@@ -1,6 +1,8 @@
 """Traces and tensor statistics of a multi-rank training, in one tree and one query."""
 
-from rankscope import errors, testing, tql
+from typing import TYPE_CHECKING
+
+from rankscope import errors, testing
 from rankscope._connect import connect
 from rankscope._current import current_run, finish, watch
 from rankscope._init import init
@@ -9,6 +11,11 @@ from rankscope._span import Span, Trace
 from rankscope._step import Step
 from rankscope._version import __version__
 from rankscope._waiting import wait
+
+if TYPE_CHECKING:
+    from rankscope import tql
+else:
+    from rankscope._late import __getattr__  # noqa: F401 -- Python asks it for `tql`
 
 __all__ = [
     "Run",

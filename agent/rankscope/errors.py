@@ -13,8 +13,12 @@ loop from a recording call: those count the fault and go on (`Run.faults`). `flu
 ExportErrors where they were asked to wait for more than the spool.
 """
 
+from typing import TYPE_CHECKING
+
 from rankscope._root_error import RankscopeError
-from rankscope.tql.errors import TqlError, TqlSyntaxError, TqlTypeError, TqlUnsupported
+
+if TYPE_CHECKING:
+    from rankscope.tql.errors import TqlError, TqlSyntaxError, TqlTypeError, TqlUnsupported
 
 __all__ = [
     "ConfigError",
@@ -43,3 +47,14 @@ class Unavailable(ExportError):  # noqa: N818  # a state, said in one word
 
 class Rejected(ExportError):  # noqa: N818  # a state, said in one word
     """The gateway refused the data, and will refuse it again."""
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> type[RankscopeError]:
+        """The errors of a query, once one is asked for: who trains never loads the language."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from rankscope.tql import errors
+
+        return getattr(errors, name)

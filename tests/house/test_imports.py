@@ -37,6 +37,9 @@ def test_importing_the_sdk_imports_no_heavy_package() -> None:
         "clickhouse_connect",
         "pydantic",
         "rich",
+        "lark",
+        "rankscope.tql",  # half of the time that importing all else takes; who trains asks no query
+        "rankscope.client",
     ]
     program = f"import sys, rankscope; print(*(set({heavy}) & set(sys.modules)))"
 
@@ -45,6 +48,20 @@ def test_importing_the_sdk_imports_no_heavy_package() -> None:
     ).stdout.split()
 
     assert not loaded
+
+
+def test_the_query_language_is_there_once_it_is_named() -> None:
+    program = (
+        "import rankscope; from rankscope.errors import *; import rankscope.tql.errors as of_the_language; "
+        "assert TqlSyntaxError is of_the_language.TqlSyntaxError is rankscope.errors.TqlSyntaxError; "
+        "print(rankscope.tql.format(rankscope.tql.parse('rank==0')))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+
+    assert done == "rank == 0\n"
 
 
 @pytest.mark.parametrize("package", sorted(OURS))
