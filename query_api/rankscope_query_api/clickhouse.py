@@ -71,52 +71,6 @@ class Selecting(Protocol):
         ...
 
 
-class NobodysProject:
-    """The door as a project that does not exist sees it, whatever project is asked for.
-
-    Args:
-        door: The door.
-    """
-
-    PROJECT = "/"
-    """No project is called so: the gateway refuses a name with a slash."""
-
-    def __init__(self, door: Selecting) -> None:
-        self._door = door
-
-    async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
-        """Runs one statement; see `ClickHouse.select`."""
-        return await self._door.select(statement, self._own(parameters))
-
-    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
-        """Runs statements that delete; see `ClickHouse.erase`."""
-        await self._door.erase(statements, self._own(parameters))
-
-    def _own(self, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
-        return {**parameters, "project": self.PROJECT} if "project" in parameters else parameters
-
-
-class AskedBy:
-    """The door as one who asks has it: with the limits of its key, and its share of the handles.
-
-    Args:
-        clickhouse: The door.
-        asker: Who asks.
-    """
-
-    def __init__(self, clickhouse: "ClickHouse", asker: Asker) -> None:
-        self._clickhouse = clickhouse
-        self._asker = asker
-
-    async def select(self, statement: str, parameters: Mapping[str, Value]) -> Table:
-        """Runs one statement; see `ClickHouse.select`."""
-        return await self._clickhouse.select(statement, parameters, asker=self._asker)
-
-    async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
-        """Runs statements that delete; see `ClickHouse.erase`."""
-        await self._clickhouse.erase(statements, parameters)
-
-
 @dataclass(slots=True)
 class _Query:
     """One statement on its way through a handle.

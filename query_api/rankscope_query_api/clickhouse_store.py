@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rankscope_query_api import fitness
-from rankscope_query_api.clickhouse import AskedBy, ClickHouse, NobodysProject, Selecting
+from rankscope_query_api.clickhouse import ClickHouse, Selecting
+from rankscope_query_api.doors import AskedBy, NobodysProject
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport

@@ -169,9 +169,9 @@ async def answered(store: TraceStore, compiled: Compiled) -> Page:
     counted, table = await asyncio.gather(
         store.query(compiled.count_sql, compiled.count_parameters), store.query(compiled.sql, compiled.parameters)
     )
-    return await asyncio.to_thread(_page, compiled, table.columns, counted.columns[0][0])
+    return await asyncio.to_thread(_page, compiled, table.columns, count=counted.columns[0][0])
 
 
-def _page(compiled: Compiled, columns: Sequence[Sequence[Any]], count: int) -> Page:
+def _page(compiled: Compiled, columns: Sequence[Sequence[Any]], *, count: int) -> Page:
     rows = list(zip(*columns, strict=True))
     return Page(compiled.items(rows), compiled.total(count), compiled.next(rows, count=count))
