@@ -261,6 +261,9 @@ class ClickHouse:
             "max_result_bytes": limits.result_bytes.value,
             "result_overflow_mode": "throw",
             "use_query_condition_cache": int(remembers),
+            # A page in the order of the table is read until it is full; a buffer reads on in all parts (measured at
+            # 10 million spans, a page of an attribute that one in a thousand has: 115 ms with it, 44 ms without).
+            "read_in_order_use_buffering": 0,
             "log_comment": mark,
         }
         embedded = urlsplit(self._url).scheme == "chdb"
