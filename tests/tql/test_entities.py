@@ -19,6 +19,8 @@ from tests.tql.reading import refusal, typed
         ("scalar.value > 1", Entity.SCALAR),
         ("exists(gap.cause)", Entity.GAP),
         ("exists(event.kind)", Entity.EVENT),
+        ('hit.breakpoint == "b"', Entity.HIT),
+        ('hit.seen."tensor.l2" > 1', Entity.HIT),
         ("trace.duration > 1s", Entity.TRACE),
         ('run.status == "failed"', Entity.RUN),
         ("run.config.lr > 0.1", Entity.RUN),
@@ -82,8 +84,12 @@ def test_a_foreign_condition_behind_a_limit_is_refused() -> None:
     assert (error.code, error.hint) == ("foreign_field", "leave it out, or ask about span rows")
 
 
-def test_nothing_is_recorded_of_devices_and_breakpoints_yet() -> None:
-    assert refusal("hit.breakpoint == 'a'").message == (
-        "hit.breakpoint is not there: nothing records the hits of breakpoints yet"
-    )
-    assert refusal("system.power > 1").code == "unsupported"
+def test_nothing_is_recorded_of_devices_yet() -> None:
+    error = refusal("system.power > 1")
+
+    assert error.code == "unsupported"
+    assert error.message == "system.power is not there: nothing records node and device figures yet"
+
+
+def test_what_a_breakpoint_saw_is_asked_by_its_key() -> None:
+    assert refusal("hit.seen == 1").hint == 'write a key of it, as in hit.seen."tensor.l2"'

@@ -131,6 +131,14 @@ def test_what_overflows_or_divides_by_zero_is_missing() -> None:
     assert matches("exists(7 % tensor.nan_count)", nan_count=counts) == [False, True, True]
 
 
+def test_flags_are_asked_as_truths_and_none_is_set_where_a_batch_has_none() -> None:
+    flags = [64, 32 | 8, 0]
+
+    assert matches("tensor.skipped == true", flags=flags) == [True, False, False]
+    assert matches("tensor.sampled == false and tensor.reduced != true", flags=flags) == [True, False, True]
+    assert matches("tensor.skipped == true", l2=[1.0]) == [False]
+
+
 def test_ids_are_compared_as_bytes_numbers_and_text() -> None:
     launch = "00112233-4455-6677-8899-aabbccddeeff"
     given = bytes.fromhex(launch.replace("-", ""))

@@ -19,6 +19,7 @@ NAMED = {
         "log2_hist",
         "fingerprint",
         "update_ratio",
+        *("call", "sampled", "skipped"),
     ],
     "module": ["path", "type", "class"],
     "layer": ["type", "index", "path"],
@@ -30,6 +31,7 @@ NAMED = {
     "scalar": ["name", "value"],
     "gap": ["kind", "cause", "count", "start", "end"],
     "event": ["name", "kind", "severity"],
+    "hit": ["breakpoint", "predicate", "name", "module", "role", "mode", "action", "count"],
 }
 
 
@@ -40,9 +42,9 @@ def test_every_name_of_the_language_is_a_field(scope: str) -> None:
 
 
 def test_free_keys_and_scopes_without_rows_are_named() -> None:
-    assert set(KEYED) == {"attr", "metric", "run.config", "mesh"}
-    assert set(LATER) == {"system", "hit"}
-    assert {*KEYED} - {"run.config"} <= SCOPES
+    assert set(KEYED) == {"attr", "metric", "run.config", "mesh", "hit.seen"}
+    assert set(LATER) == {"system"}
+    assert {name.partition(".")[0] for name in KEYED} <= SCOPES
 
 
 def test_a_field_of_a_row_is_made_of_columns_of_its_table() -> None:

@@ -33,7 +33,7 @@ def sql(  # noqa: PLR0913 - one for each option
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
-    """One SELECT over spans, tensor_stats, metrics, gaps, runs, modules, events, otel_traces: query_api/VIEWS.md.
+    """One SELECT over spans, tensor_stats, metrics, gaps, runs, modules, events, hits, otel_traces: query_api/VIEWS.md.
 
     Example: rankscope sql 'SELECT name, count() FROM spans WHERE rank = {rank:Int32} GROUP BY name' -p rank=0 --csv
     """

@@ -175,6 +175,8 @@ class LiveRows:
             return self._looked_up(field)
         if field.table.startswith("Array"):
             return self._lists(field)
+        if field.bit:
+            return [flags is not None and bool(flags & field.bit) for flags in self.stored(field.column[0])]
         if len(field.column) == 1:
             return _as_typed(field, self.stored(field.column[0]))
         both = zip(*map(self.stored, field.column), strict=True)

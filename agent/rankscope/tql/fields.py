@@ -23,6 +23,7 @@ class Entity(StrEnum):
     SCALAR = "scalar"
     GAP = "gap"
     EVENT = "event"
+    HIT = "hit"
     TRACE = "trace"
     RUN = "run"
 
@@ -84,6 +85,7 @@ class Field:
         absent: The value that stands for "missing" in a column that cannot be NULL; None: never missing.
         meaning: One sentence.
         origin: Where the value comes from. Looked up values are NULL where nothing is found.
+        bit: The bit of the column that it is; 0: the whole column.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Field:
     absent: str | int | None = None
     meaning: str = ""
     origin: Origin = Origin.ROW
+    bit: int = 0
 
     @property
     def id_digits(self) -> int:
@@ -111,6 +114,7 @@ SECTION: Mapping[Entity, Section] = {
     Entity.SCALAR: columns.SCALARS,
     Entity.GAP: columns.GAPS,
     Entity.EVENT: columns.EVENTS,
+    Entity.HIT: columns.HITS,
 }
 """The section, and so the table, of each entity that is stored as rows of its own."""
 
@@ -120,17 +124,23 @@ TIME_COLUMN: Mapping[Entity, str] = {
     Entity.SCALAR: "time",
     Entity.GAP: "start",
     Entity.EVENT: "time",
+    Entity.HIT: "time",
 }
 """The column that says when a row was."""
 
-MAPS: Mapping[str, tuple[str, ...]] = {"attr": ("attributes", "numbers"), "metric": ("metrics",)}
-"""Map columns of a span behind each scope whose keys are free: texts first, then numbers."""
+MAPS: Mapping[str, tuple[str, ...]] = {
+    "attr": ("attributes", "numbers"),
+    "metric": ("metrics",),
+    "hit.seen": ("seen_texts", "seen"),
+}
+"""Map columns of a row behind each scope whose keys are free: texts first, then numbers."""
 
 KEYED: Mapping[str, tuple[Type, Origin]] = {
     "attr": (Type.ATTRIBUTE, Origin.ROW),
     "metric": (Type.FLOAT, Origin.ROW),
     "run.config": (Type.ATTRIBUTE, Origin.RUN),
     "mesh": (Type.INTEGER, Origin.PLACE),
+    "hit.seen": (Type.ATTRIBUTE, Origin.ROW),
 }
 """Every scope whose keys are free, with what is under them and where that comes from."""
 
@@ -167,7 +177,6 @@ _RANGE = {
 
 LATER: Mapping[str, str] = {
     "system": "nothing records node and device figures yet",
-    "hit": "nothing records the hits of breakpoints yet",
 }
 """Scopes of the language that no row can have, with the reason."""
 
@@ -238,6 +247,18 @@ def _unscoped(entity: Entity) -> Iterator[Field]:
             yield _field(entity, "time", declared=declared)
 
 
+_FLAGS = {
+    "scaled": "it is still multiplied by the loss scale",
+    "unscaled": "the loss scale was divided out",
+    "local": "it is of before data-parallel reduction",
+    "reduced": "it is of after data-parallel reduction",
+    "recompute": "it is of a forward that was computed again",
+    "sampled": "it is of a sample of the elements",
+    "skipped": "the loss scaler left the step's update out",
+}
+"""What each bit of the flags says of a tensor; a query asks `tensor.skipped == true`."""
+
+
 def _composed() -> Iterator[Field]:
     """Fields that are no single value of a column: a trace id is two halves, an end is start and duration."""
     trace = "Id of the trace: 32 hexadecimal digits."
@@ -252,6 +273,9 @@ def _composed() -> Iterator[Field]:
     shape = "Local shape, written as [2, 3]; of a single number, []."
     yield Field("tensor.shape", Entity.TENSOR, ("shape",), Type.STRING, "Array(UInt64)", meaning=shape)
     hist = columns.TENSOR_STATS.field("log2_hist").meaning
+    for flag, bit in names.TENSOR_FLAGS.items():
+        meaning = f"Whether {_FLAGS[flag]}."
+        yield Field(f"tensor.{flag}", Entity.TENSOR, ("flags",), Type.BOOL, "UInt8", meaning=meaning, bit=bit)
     yield Field("tensor.log2_hist", Entity.TENSOR, ("log2_hist",), Type.LIST, "Array(UInt64)", meaning=hist)
 
 
@@ -344,7 +368,7 @@ def _table() -> dict[str, dict[Entity, Field]]:
 FIELDS: Mapping[str, Mapping[Entity, Field]] = _table()
 """Every field by name, for each entity that has it."""
 
-SCOPES = {"tensor", "span", "scalar", "gap", "event", "module", "layer", "run", "trace", "mesh", *MAPS}
+SCOPES = {"tensor", "span", "scalar", "gap", "event", "hit", "module", "layer", "run", "trace", "mesh", "attr", "metric"}
 """What may stand before the dot."""
 
 _OWNERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "module": Entity.TENSOR, "layer": Entity.TENSOR}

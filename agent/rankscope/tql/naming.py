@@ -137,6 +137,7 @@ _WITH_KEYS: Mapping[str, tuple[Entity, ...]] = {
     "metric": (Entity.SPAN,),
     "run.config": tuple(Entity),
     "mesh": tuple(SECTION),
+    "hit.seen": (Entity.HIT,),
 }
 """The entities whose rows have the keys of each scope."""
 

@@ -8,14 +8,14 @@ from rankscope.tql.habits import WORDS
 from rankscope.tql.nearest import nearest, nearest_scope
 from rankscope.tql.words import ACROSS, AGGREGATES
 
-_CONFIG = "config."
-_KEY_EXAMPLES = {"attr": "device", "metric": "reward", "run.config": "lr", "mesh": "dp"}
+_KEY_EXAMPLES = {"attr": "device", "metric": "reward", "run.config": "lr", "mesh": "dp", "hit.seen": '"tensor.l2"'}
 
 
 def key_of(field: nodes.FieldRef) -> tuple[str, str] | None:
     """The scope with free keys and the key that a name stands for; None if it is a field by itself."""
-    if field.scope == "run" and field.key.startswith(_CONFIG) and len(field.key) > len(_CONFIG):
-        return "run.config", field.key.removeprefix(_CONFIG)
+    inner, dot, key = field.key.partition(".")
+    if dot and key and f"{field.scope}.{inner}" in KEYED:
+        return f"{field.scope}.{inner}", key
     return (field.scope, field.key) if field.scope in KEYED else None
 
 

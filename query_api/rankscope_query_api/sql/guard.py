@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rankscope_query_api.sql.functions import FUNCTIONS
 
-_TABLES = ("spans", "tensor_stats", "scalars", "modules", "events", "gaps", "runs")
+_TABLES = ("spans", "tensor_stats", "scalars", "modules", "events", "gaps", "runs", "hits")
 
 _RESTRICTED = re.compile(
     rf"(?P<shown>[^;]*) FROM (?:{'|'.join(_TABLES)}) AS rs_t"

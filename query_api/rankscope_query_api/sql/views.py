@@ -232,6 +232,7 @@ VIEWS: dict[str, View] = {
         _of_section("runs", contract.RUN_INFO),
         _of_section("modules", contract.MODULES),
         _of_section("events", contract.EVENTS),
+        _of_section("hits", contract.HITS),
         _otel_traces(),
     )
 }

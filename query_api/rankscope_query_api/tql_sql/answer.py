@@ -155,10 +155,12 @@ def _fields_of_column(entity: Entity, name: str) -> list[Field]:
     if name in _PAYLOADS or name in _LISTS.get(entity, ()):
         return []
     named = (field[entity] for field in FIELDS.values() if entity in field)
-    return [field for field in named if field.column == (name,)][:1]
+    return [field for field in named if field.column == (name,) and not field.bit][:1]
 
 
 def _maps(entity: Entity) -> tuple[Shown, ...]:
+    if entity is Entity.HIT:
+        return (Shown("seen", call("tuple", column("seen_texts"), column("seen")), _write_maps),)
     if entity is not Entity.SPAN:
         return ()
     both = call("tuple", column("attributes"), column("numbers"))
@@ -199,7 +201,7 @@ def key_of(field: Field) -> str:
         return "trace_id"
     if field.origin is not Origin.ROW:
         return field.name.rpartition(".")[2] if _is_own(field) else field.name
-    return field.column[0] if len(field.column) == 1 else field.name.rpartition(".")[2]
+    return field.column[0] if len(field.column) == 1 and not field.bit else field.name.rpartition(".")[2]
 
 
 def _is_own(field: Field) -> bool:

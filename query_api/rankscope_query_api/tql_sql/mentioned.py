@@ -30,7 +30,7 @@ from rankscope_query_api.tql_sql.predicates import condition
 from rankscope_query_api.tql_sql.scope import Scope
 from rankscope_query_api.tql_sql.writing import text_of
 
-_HOLDERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "run.config": Entity.RUN}
+_HOLDERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "hit.seen": Entity.HIT, "run.config": Entity.RUN}
 """Whose rows have the keys of each scope; coordinates of a mesh are not here, for few rows would hold them."""
 
 _MAX_STEP = 2**63 - 1

@@ -16,6 +16,7 @@ _MAPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "attr": ("spans", ("attributes", "numbers")),
     "metric": ("spans", ("metrics",)),
     "mesh": ("batches", ("mesh",)),
+    "hit.seen": ("hits", ("seen_texts", "seen")),
 }
 """The table and the maps behind each scope whose keys are columns' keys; a run's settings are JSON and are not."""
 
@@ -35,7 +36,8 @@ def values_statement(
     """The most frequent texts of a field or attribute that begin with a prefix; None where it is no stored text."""
     more: dict[str, Value] = {"prefix": prefix, "limit": limit}
     if isinstance(of, tuple):
-        table, value = "spans", "arrayElement(attributes, {key:String})"
+        table, maps = _MAPS[of[0]]
+        value = f"arrayElement({maps[0]}, {{key:String}})"
         more["key"] = of[1]
     elif of.type is Type.STRING and of.origin is Origin.ROW and of.entity in SECTION and "String" in of.table:
         table, value = SECTION[of.entity].table, of.column[0]

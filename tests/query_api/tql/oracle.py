@@ -152,6 +152,8 @@ def _stored(known: Field, row: Placed) -> Any:
     if known.name == "span.end":
         return _within(row.row["start"] + row.row["duration"])
     found = row.row[known.column[0]]
+    if known.bit:
+        return bool(found & known.bit)
     if found is None or found == known.absent:
         return None
     if known.table == "Float32":
