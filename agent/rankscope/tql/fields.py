@@ -368,7 +368,7 @@ def _table() -> dict[str, dict[Entity, Field]]:
 FIELDS: Mapping[str, Mapping[Entity, Field]] = _table()
 """Every field by name, for each entity that has it."""
 
-SCOPES = {"tensor", "span", "scalar", "gap", "event", "hit", "module", "layer", "run", "trace", "mesh", "attr", "metric"}
+SCOPES = {*map(str, Entity), "module", "layer", "mesh", "attr", "metric"}
 """What may stand before the dot."""
 
 _OWNERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "module": Entity.TENSOR, "layer": Entity.TENSOR}

@@ -76,6 +76,9 @@ def _of_output(value: typed.Output, scope: Scope) -> Source:
 def _of_field(field: Field, scope: Scope) -> Source:
     if field.origin is not Origin.ROW:
         return looked_up(field, scope)
+    if field.bit:
+        is_set = exp.NEQ(this=call("bitAnd", column(field.column[0]), number(field.bit)), expression=number(0))
+        return _always(exp.Paren(this=is_set), field.table)
     composed = _composed(field, scope)
     if composed is not None:
         return composed
@@ -99,9 +102,6 @@ def _composed(field: Field, scope: Scope) -> Source | None:
         return Source(step(), present, nullable=False, absent=-1, is_float=False, table="Int64")
     if field.name == "span.end":
         return _end()
-    if field.bit:
-        is_set = exp.NEQ(this=call("bitAnd", column(field.column[0]), number(field.bit)), expression=number(0))
-        return _always(exp.Paren(this=is_set), field.table)
     if field.type is Type.ID and len(field.column) == 2:
         return _always(_trace_id(), "UInt128")
     if field.table.startswith("FixedString"):

@@ -152,12 +152,11 @@ def _stored(known: Field, row: Placed) -> Any:
     if known.name == "span.end":
         return _within(row.row["start"] + row.row["duration"])
     found = row.row[known.column[0]]
-    if known.bit:
-        return bool(found & known.bit)
     if found is None or found == known.absent:
         return None
     if known.table == "Float32":
         return struct.unpack("<f", struct.pack("<f", found))[0]
+    found = bool(found & known.bit) if known.bit else found
     return f"{found:016x}" if known.type is Type.ID else found
 
 
