@@ -20,6 +20,7 @@ from rankscope._ids import Ids
 from rankscope._labels import text_of
 from rankscope._masks import Masks
 from rankscope._ring import Ring
+from rankscope._root_error import Deliberate
 from rankscope._sampling import LeftOut, Sampling
 from rankscope._tracing_options import TracingOptions
 from rankscope.privacy import Preview
@@ -100,12 +101,15 @@ class Recording:
         self._input_note: tuple[int, int] | None = None
         self._listeners: tuple[StepListener, ...] = ()
         self._loss_listeners: tuple[LossListener, ...] = ()
+        self._row_listeners: tuple[Callable[[Item], object], ...] = ()
         _living.add(self)
 
     def append(self, item: "Item") -> None:
         """Take finished rows; never waits for I/O, never raises; full: drops and counts them."""
         if self.armed:
             self.ring.append(item)
+            for listener in self._row_listeners:
+                self._shielded(listener, item)
         else:
             self.note_unrecorded(item.count)
 
@@ -168,6 +172,17 @@ class Recording:
         """Tell `listener` nothing any more."""
         self._loss_listeners = tuple(other for other in self._loss_listeners if other != listener)
 
+    def add_row_listener(self, listener: "Callable[[Item], object]") -> None:
+        """Call `listener` with whatever is appended from now on, in the thread that appends it."""
+        self._row_listeners = (*self._row_listeners, listener)
+        self.quiet_items = 0  # a span that ends then comes by way of `append`
+
+    def remove_row_listener(self, listener: "Callable[[Item], object]") -> None:
+        """Tell `listener` nothing any more."""
+        self._row_listeners = tuple(other for other in self._row_listeners if other != listener)
+        if not self._row_listeners:
+            self.quiet_items = self.ring.quiet_items
+
     def tell_started(self, step: "Step") -> None:
         """Tell the listeners that a step began."""
         for listener in self._listeners:
@@ -215,6 +230,8 @@ class Recording:
     def _shielded(self, callback: Callable[..., object], *arguments: object) -> None:
         try:
             callback(*arguments)
+        except Deliberate:
+            raise
         except Exception as error:  # noqa: BLE001  # a listener's fault must not reach training
             self.note_fault(f"{type(error).__qualname__} in {text_of(callback, NAME)}: {text_of(error, NAME)}")
 

@@ -3,3 +3,7 @@
 
 class RankscopeError(Exception):
     """Root of every error the SDK raises on purpose."""
+
+
+class Deliberate(RankscopeError):
+    """Root of what somebody asked to have raised into the training, at a breakpoint: hooks let it through."""

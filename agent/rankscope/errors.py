@@ -18,7 +18,7 @@ ExportErrors where they were asked to wait for more than the spool.
 
 from typing import TYPE_CHECKING
 
-from rankscope._root_error import RankscopeError
+from rankscope._root_error import Deliberate, RankscopeError
 
 if TYPE_CHECKING:
     from rankscope.tql.errors import TqlError, TqlSyntaxError, TqlTypeError, TqlUnsupported
@@ -58,7 +58,7 @@ class NotCaptured(RankscopeError):  # noqa: N818  # a state, said in one word
     """Values of a tensor were asked for, and could not be kept."""
 
 
-class BreakpointHit(RankscopeError):  # noqa: N818  # what happened, not a fault
+class BreakpointHit(Deliberate):  # what happened, not a fault
     """A breakpoint has fired whose action is to raise: out of the model's call, of backward, or of the step's end.
 
     Args:
