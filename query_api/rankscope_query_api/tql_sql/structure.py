@@ -4,6 +4,10 @@ All of it is set membership, `(keys) IN (SELECT keys …)`: no row is doubled by
 rows themselves hold stays as it is. Ancestors are walked up from the spans that a query may return, so that the work
 follows their number and not that of the trace; the walk ends after `MOST_LEVELS`, and so do cycles.
 
+In a chain the left side of an operator is all that stands before it. It is written once, and outside of the walk, whose
+every level is run anew: written twice, it doubled the SQL and the work with each operator (20 of them never ended).
+Where it would only narrow what is looked at, its last condition alone stands in for it.
+
 A span whose parent never arrived has no known parent, ancestor or place in the tree: it is no child and no
 descendant, and it is not said to be none either (`!>`, `!>>`).
 """
@@ -17,7 +21,18 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import Entity
 from rankscope.tql.typed import Companion, Condition, Related, Traces
 from rankscope_proto import names
-from rankscope_query_api.tql_sql.expressions import alias, all_of, call, column, from_query, number, rows_of, step
+from rankscope_query_api.tql_sql.expressions import (
+    alias,
+    all_of,
+    any_of,
+    call,
+    called,
+    column,
+    from_query,
+    number,
+    rows_of,
+    step,
+)
 from rankscope_query_api.tql_sql.predicates import condition
 from rankscope_query_api.tql_sql.scope import Scope
 
@@ -67,12 +82,19 @@ class _Spans:
     Attributes:
         scope: What project and run they are of.
         condition: Makes the condition, for a SELECT of their own.
+        own: The condition without that on relatives; what it is true of has all these spans among it.
         level: How many relations lie within the condition; it tells one walk of a statement from another.
     """
 
     scope: Scope
     condition: Callable[[Scope], list[Expr]]
+    own: Callable[[Scope], list[Expr]]
     level: int = 0
+
+    @property
+    def wider(self) -> "_Spans":
+        """Those of which the condition holds but for their relatives."""
+        return _Spans(self.scope, self.own, self.own)
 
     def select(self, *keys: Expr, where: Sequence[Expr] = ()) -> exp.Select:
         """A SELECT of keys of these spans."""
@@ -94,12 +116,17 @@ def _of(node: Condition) -> Callable[[Scope], list[Expr]]:
     return lambda scope: [condition(node, scope)]
 
 
+def _plain(node: Condition, scope: Scope) -> _Spans:
+    """The spans of a condition that asks for no relatives."""
+    return _Spans(scope, _of(node), _of(node))
+
+
 def in_traces(traces: Traces, scope: Scope) -> Expr:
     """Which traces: with a span of each, of one, or of the one and none of the other."""
-    spans = _Spans(scope, _of(traces.first))
+    spans = _plain(traces.first, scope)
     found = _is_in(spans.keys(), spans.of())
     for word, node in traces.relations:
-        further = _Spans(scope, _of(node))
+        further = _plain(node, scope)
         one = _is_in(further.keys(), further.of())
         match word:
             case "and":
@@ -113,16 +140,16 @@ def in_traces(traces: Traces, scope: Scope) -> Expr:
 
 def related(source: Related, scope: Scope) -> list[Expr]:
     """Which spans: those of the last condition, by their relatives among those before."""
-    left = _of(source.first)
-    for level, relation in enumerate(source.relations):
-        left = _relation(relation.operator, _Spans(scope, left, level), right=_of(relation.condition))
-    return left(scope)
+    left = _plain(source.first, scope)
+    for level, relation in enumerate(source.relations, 1):
+        left = _related_to(left, relation.operator, right=_plain(relation.condition, scope), level=level)
+    return left.condition(scope)
 
 
-def _relation(operator: str, left: _Spans, *, right: Callable[[Scope], list[Expr]]) -> Callable[[Scope], list[Expr]]:
-    """The condition of the right spans that have, or have not, such a relative among the left ones."""
+def _related_to(left: _Spans, operator: str, *, right: _Spans, level: int) -> _Spans:
+    """The right spans that have, or have not, such a relative among the left ones."""
     relatives = _RELATIVES[operator]
-    return lambda scope: [*right(scope), *relatives(left, _Spans(left.scope, right))]
+    return _Spans(left.scope, lambda scope: [*right.own(scope), *relatives(left, right)], right.own, level)
 
 
 def _child(left: _Spans, right: _Spans) -> list[Expr]:
@@ -144,17 +171,20 @@ def _is_root() -> Expr:
 
 
 def _sibling(left: _Spans, right: _Spans) -> list[Expr]:
-    """Those with a span of the left beside them; one that is alone there is no sibling of itself."""
-    del right
-    alone = left.of(_PARENT).select(alias(call("any", column(_SPAN)), "alone"), copy=False)
-    alone.group_by(*left.keys(_PARENT), copy=False)
-    alone.having(exp.EQ(this=call("uniqExact", column(_SPAN)), expression=number(1)), copy=False)
-    beside = _is_in(left.keys(_PARENT), left.of(_PARENT))
-    return [_has_parent(), beside, _not(_is_in(left.keys(_PARENT, _SPAN), alone))]
+    """Those with another span of the left beside them: of each parent the least and the greatest id tell."""
+    keys = left.keys(_PARENT)
+    ends = [alias(call(name, column(_SPAN)), f"{name}_span") for name in ("min", "max")]
+    beside = left.select(*_named(keys, "beside"), *ends, where=[_has_parent()]).group_by(*keys, copy=False)
+    own = right.of(_PARENT, _SPAN, where=[_has_parent()])
+    on = [exp.EQ(this=key.copy(), expression=column(f"beside_{at}")) for at, key in enumerate(keys)]
+    found = exp.Select(expressions=left.keys(_SPAN), from_=from_query(own, "own"))
+    found.append("joins", exp.Join(this=called(beside, "siblings"), on=all_of(on)))
+    is_another = [exp.NEQ(this=column(f"{name}_span"), expression=column(_SPAN)) for name in ("min", "max")]
+    return [_is_in(left.keys(_SPAN), found.where(any_of(is_another), copy=False))]
 
 
 def _no_child(left: _Spans, right: _Spans) -> list[Expr]:
-    everything = _Spans(left.scope, lambda _: [])
+    everything = _everything(left.scope)
     parents = _is_in(left.keys(_SPAN), right.of(_PARENT))
     has_known_parent = _is_in(left.keys(_PARENT), everything.of(_SPAN, where=[parents]))
     is_child = _is_in(left.keys(_PARENT), left.of(_SPAN))
@@ -162,38 +192,49 @@ def _no_child(left: _Spans, right: _Spans) -> list[Expr]:
     return [exp.Paren(this=exp.Or(this=_is_root(), expression=known))]
 
 
+def _everything(scope: Scope) -> _Spans:
+    return _Spans(scope, lambda _: [], lambda _: [])
+
+
 def _ancestor(left: _Spans, right: _Spans) -> list[Expr]:
     del right
     seeds = left.select(*_named(left.keys(_PARENT), "up"), alias(number(0), "level"), where=[_has_parent()])
     walk = _Walk(left, seeds)
-    above = walk.reached(exp.Select(expressions=[column(name) for name in walk.names]))
-    return [_is_in(left.keys(_SPAN), above)]
+    above = walk.reached(exp.Select(expressions=walk.here()))
+    return [_is_in(left.keys(_SPAN), above.where(_is_near(), copy=False))]
 
 
 def _descendant(left: _Spans, right: _Spans) -> list[Expr]:
-    in_a_trace_of_both = _is_in(left.keys(), left.of())
-    found = _upwards(left, right, where=[in_a_trace_of_both])
-    return [_is_in(left.keys(_SPAN), found.having(_greatest_is("is_left", 1), copy=False))]
+    in_a_trace_of_both = _is_in(left.keys(), left.wider.of())
+    walk = _upwards(left, right, where=[in_a_trace_of_both])
+    found = walk.reached(exp.Select(expressions=walk.origin()))
+    found.where(all_of([_is_near(), _is_in(walk.here(), left.of(_SPAN))]), copy=False)
+    return [_is_in(left.keys(_SPAN), found)]
 
 
 def _no_descendant(left: _Spans, right: _Spans) -> list[Expr]:
-    found = _upwards(left, right, where=[])
-    found.having(exp.And(this=_greatest_is("is_left", 0), expression=_greatest_is("is_top", 1)), copy=False)
+    walk = _upwards(left, right, where=[])
+    is_top = exp.EQ(this=walk.here()[-1], expression=number(0))
+    is_below = exp.And(this=_is_near(), expression=_is_in(walk.here(), left.of(_SPAN)))
+    found = walk.reached(exp.Select(expressions=walk.origin())).group_by(*walk.origin(), copy=False)
+    found.having(exp.And(this=_greatest_is(is_top, 1), expression=_greatest_is(is_below, 0)), copy=False)
     return [exp.Paren(this=exp.Or(this=_is_root(), expression=_is_in(left.keys(_SPAN), found)))]
 
 
-def _greatest_is(name: str, value: int) -> Expr:
-    return exp.EQ(this=call("max", column(name)), expression=number(value))
+def _greatest_is(value: Expr, wanted: int) -> Expr:
+    return exp.EQ(this=call("max", value), expression=number(wanted))
 
 
-def _upwards(left: _Spans, right: _Spans, *, where: Sequence[Expr]) -> exp.Select:
-    """The right spans, grouped, with what the walk up from each came by."""
-    flags = [alias(number(0), name) for name in ("is_left", "is_top", "level")]
-    origin = alias(column(_SPAN), "origin")
-    seeds = right.select(*_named(right.keys(_PARENT), "up"), origin, *flags, where=[_has_parent(), *where])
-    walk = _Walk(left, seeds, with_origin=True)
-    keys = [column(name) for name in (*walk.names[:-1], "origin")]
-    return walk.reached(exp.Select(expressions=[key.copy() for key in keys])).group_by(*keys, copy=False)
+def _is_near() -> Expr:
+    """True of a row of a walk that names an ancestor; the level beyond may only say that there is none."""
+    return exp.LT(this=column("level"), expression=number(MOST_LEVELS))
+
+
+def _upwards(left: _Spans, right: _Spans, *, where: Sequence[Expr]) -> "_Walk":
+    """The walk up from each of the right spans."""
+    more = [alias(column(_SPAN), "origin"), alias(number(0), "level")]
+    seeds = right.select(*_named(right.keys(_PARENT), "up"), *more, where=[_has_parent(), *where])
+    return _Walk(left, seeds, with_origin=True)
 
 
 def _named(keys: Sequence[Expr], prefix: str) -> list[Expr]:
@@ -207,7 +248,7 @@ class _Walk:
     Attributes:
         left: The spans that are looked for.
         seeds: Ids of the trace and of the parent to go on with, where each walk begins.
-        with_origin: Whether walks stay apart by the span they began at, and end where they meet one of `left`.
+        with_origin: Whether walks stay apart by the span they began at.
     """
 
     left: _Spans
@@ -219,10 +260,13 @@ class _Walk:
         """What the walk is called."""
         return f"walk_{self.left.level}"
 
-    @property
-    def names(self) -> list[str]:
-        """Columns of the walk that say where it is: the trace's ids, and the parent to go on with."""
-        return [f"up_{at}" for at in range(len(self.left.keys(_SPAN)))]
+    def here(self) -> list[Expr]:
+        """Where the walk is: the trace's ids, and the parent to go on with; 0: there is none."""
+        return [column(f"up_{at}") for at in range(len(self.left.keys(_SPAN)))]
+
+    def origin(self) -> list[Expr]:
+        """Where it began: the trace's ids, and the span."""
+        return [*self.here()[:-1], column("origin")]
 
     def reached(self, select: exp.Select) -> exp.Select:
         """A SELECT from all that was come by."""
@@ -233,37 +277,23 @@ class _Walk:
         return select
 
     def _level(self) -> exp.Select:
+        spans = [column(f"edge_{at}") for at in range(len(self.here()))]
         on: list[Expr] = [
-            exp.EQ(this=key, expression=column(name)) for key, name in zip(self._spans(), self.names, strict=True)
+            exp.EQ(this=key.copy(), expression=name) for key, name in zip(spans, self.here(), strict=True)
         ]
         # Without names of their own: one called as a column of the walk would be meant by ON instead of that.
-        shown = self._parents()
-        where: list[Expr] = [exp.LT(this=column("level"), expression=number(MOST_LEVELS))]
-        if self.with_origin:
-            shown += [column("origin"), column("found_left"), column("found_top")]
-            where.append(_not(exp.Or(this=column("is_left"), expression=column("is_top"))))
+        shown = [*spans[:-1], column("edge_parent"), *([column("origin")] if self.with_origin else [])]
         shown.append(exp.Add(this=column("level"), expression=number(1)))
         level = exp.Select(expressions=shown, distinct=exp.Distinct(), from_=from_query(self._edges(), "edges"))
         level.append("joins", exp.Join(this=rows_of(self.name), on=all_of(on)))
-        return level.where(all_of(where), copy=False)
-
-    def _spans(self) -> list[Expr]:
-        return [column(f"edge_{at}") for at in range(len(self.names))]
-
-    def _parents(self) -> list[Expr]:
-        return [*self._spans()[:-1], column("edge_parent")]
+        return level.where(_is_near(), copy=False)
 
     def _edges(self) -> exp.Select:
         """The spans that the level before named as parents, with their own parents."""
-        everything = _Spans(self.left.scope, lambda _: [])
-        last = exp.Select(expressions=[column(self.names[-1])], from_=exp.From(this=rows_of(self.name)))
+        everything = _everything(self.left.scope)
+        last = exp.Select(expressions=self.here()[-1:], from_=exp.From(this=rows_of(self.name)))
         named = exp.In(this=column(_SPAN), query=exp.Subquery(this=last))
         shown = [*_named(everything.keys(_SPAN), "edge"), alias(column(_PARENT), "edge_parent")]
-        if self.with_origin:
-            scope = self.left.scope.companion(Entity.SPAN)
-            is_left = all_of(self.left.condition(scope))
-            shown += [alias(exp.Paren(this=is_left), "found_left"), alias(_is_root(), "found_top")]
-            return scope.rows().where(named, copy=False).select(*shown, copy=False)
         return everything.select(*shown, where=[named])
 
 

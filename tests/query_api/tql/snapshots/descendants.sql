@@ -3,7 +3,7 @@ FROM spans
 PREWHERE project = {project:String} AND run_id = {run:String}
 WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
   WITH RECURSIVE walk_0 AS (
-    SELECT "trace_hi" AS up_0, "trace_lo" AS up_1, "parent_span_id" AS up_2, "span_id" AS origin, 0 AS is_left, 0 AS is_top, 0 AS level
+    SELECT "trace_hi" AS up_0, "trace_lo" AS up_1, "parent_span_id" AS up_2, "span_id" AS origin, 0 AS level
     FROM spans
     PREWHERE project = {project:String} AND run_id = {run:String}
     WHERE "status" = {p0:UInt8} AND "parent_span_id" <> 0 AND ("trace_hi", "trace_lo") IN (
@@ -12,9 +12,9 @@ WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
       PREWHERE project = {project:String} AND run_id = {run:String}
       WHERE "kind" = {p1:UInt8}
     )
-    UNION ALL SELECT DISTINCT "edge_0", "edge_1", "edge_parent", "origin", "found_left", "found_top", "level" + 1
+    UNION ALL SELECT DISTINCT "edge_0", "edge_1", "edge_parent", "origin", "level" + 1
     FROM (
-      SELECT "trace_hi" AS edge_0, "trace_lo" AS edge_1, "span_id" AS edge_2, "parent_span_id" AS edge_parent, ("kind" = {p1:UInt8}) AS found_left, "parent_span_id" = 0 AS found_top
+      SELECT "trace_hi" AS edge_0, "trace_lo" AS edge_1, "span_id" AS edge_2, "parent_span_id" AS edge_parent
       FROM spans
       PREWHERE project = {project:String} AND run_id = {run:String}
       WHERE "span_id" IN (
@@ -22,11 +22,15 @@ WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
         FROM walk_0
       )
     ) AS edges JOIN walk_0 ON "edge_0" = "up_0" AND "edge_1" = "up_1" AND "edge_2" = "up_2"
-    WHERE "level" < 128 AND NOT ("is_left" OR "is_top")
+    WHERE "level" < 128
   ) SELECT "up_0", "up_1", "origin"
   FROM walk_0
-  GROUP BY "up_0", "up_1", "origin"
-  HAVING max("is_left") = 1
+  WHERE "level" < 128 AND ("up_0", "up_1", "up_2") IN (
+    SELECT "trace_hi", "trace_lo", "span_id"
+    FROM spans
+    PREWHERE project = {project:String} AND run_id = {run:String}
+    WHERE "kind" = {p1:UInt8}
+  )
 )
 ORDER BY toInt64(ifNull("step", -1)) ASC, if(toInt64(ifNull("step", -1)) = -1, "start", 0) ASC, "microstep" ASC, "phase" ASC, "seq" ASC, "idx" ASC, "rank" ASC, lower(hex("incarnation")) ASC
 LIMIT {limit:UInt64}
@@ -38,7 +42,7 @@ FROM spans
 PREWHERE project = {project:String} AND run_id = {run:String}
 WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
   WITH RECURSIVE walk_0 AS (
-    SELECT "trace_hi" AS up_0, "trace_lo" AS up_1, "parent_span_id" AS up_2, "span_id" AS origin, 0 AS is_left, 0 AS is_top, 0 AS level
+    SELECT "trace_hi" AS up_0, "trace_lo" AS up_1, "parent_span_id" AS up_2, "span_id" AS origin, 0 AS level
     FROM spans
     PREWHERE project = {project:String} AND run_id = {run:String}
     WHERE "status" = {p0:UInt8} AND "parent_span_id" <> 0 AND ("trace_hi", "trace_lo") IN (
@@ -47,9 +51,9 @@ WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
       PREWHERE project = {project:String} AND run_id = {run:String}
       WHERE "kind" = {p1:UInt8}
     )
-    UNION ALL SELECT DISTINCT "edge_0", "edge_1", "edge_parent", "origin", "found_left", "found_top", "level" + 1
+    UNION ALL SELECT DISTINCT "edge_0", "edge_1", "edge_parent", "origin", "level" + 1
     FROM (
-      SELECT "trace_hi" AS edge_0, "trace_lo" AS edge_1, "span_id" AS edge_2, "parent_span_id" AS edge_parent, ("kind" = {p1:UInt8}) AS found_left, "parent_span_id" = 0 AS found_top
+      SELECT "trace_hi" AS edge_0, "trace_lo" AS edge_1, "span_id" AS edge_2, "parent_span_id" AS edge_parent
       FROM spans
       PREWHERE project = {project:String} AND run_id = {run:String}
       WHERE "span_id" IN (
@@ -57,9 +61,13 @@ WHERE "status" = {p0:UInt8} AND ("trace_hi", "trace_lo", "span_id") IN (
         FROM walk_0
       )
     ) AS edges JOIN walk_0 ON "edge_0" = "up_0" AND "edge_1" = "up_1" AND "edge_2" = "up_2"
-    WHERE "level" < 128 AND NOT ("is_left" OR "is_top")
+    WHERE "level" < 128
   ) SELECT "up_0", "up_1", "origin"
   FROM walk_0
-  GROUP BY "up_0", "up_1", "origin"
-  HAVING max("is_left") = 1
+  WHERE "level" < 128 AND ("up_0", "up_1", "up_2") IN (
+    SELECT "trace_hi", "trace_lo", "span_id"
+    FROM spans
+    PREWHERE project = {project:String} AND run_id = {run:String}
+    WHERE "kind" = {p1:UInt8}
+  )
 )
