@@ -20,6 +20,7 @@ from tests.bench import tql_store
 from tests.bench.report import Report
 from tests.bench.test_one_trace import p95, spent
 from tests.ground.processes import Child, answers, free_port, python
+from tests.query_api.tql.examples import EXAMPLES
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
@@ -70,27 +71,6 @@ def questions() -> list[Asked]:
         Asked("p99 by rank of one op", [p99] * TIMES, 100, 200),
         Asked("across rank: spread by step, tensor", [spread] * TIMES, min(100, steps * tql_store.TENSORS), 1_500),
     ]
-
-
-EXAMPLES = (
-    "tensor.nan_count > 0",
-    'layer.type == "attention" and tensor.absmax > 8',
-    'tensor.role == "grad" and tensor.l2 > 100 and rank in 0..7 | top 10 by tensor.l2',
-    'span.kind == "reward" and span.status == "error" | count() by rank',
-    'span.name =~ "allreduce.*" and step in 100..200 | p50(span.duration), p99(span.duration) by rank',
-    (
-        'span.duration > 5ms and attr.device == "cuda:0" | select rank, step, span.name, span.duration'
-        " | order by span.duration desc | limit 20"
-    ),
-    'span.kind == "rollout" >> span.status == "error"',
-    'span.name == "env.step" and metric.reward < 0',
-    'tensor.role == "grad" | across rank: spread(tensor.l2) by step, tensor.name | where spread > 0.01 | first',
-    'span.name == "all_reduce" | across rank: skew(span.start) by step | where skew > 5ms',
-    'span.name == "all_reduce" | across rank: missing_ranks() by step | where missing_ranks > 0',
-    "tensor.l2 > 3 * prev(tensor.l2)",
-    'gap.cause == "ring_full" | sum(gap.count) by rank',
-)
-"""The language's own."""
 
 
 class Served(NamedTuple):
