@@ -57,6 +57,34 @@ def test_a_query_may_have_16_stages() -> None:
     assert caught.value.message == "the query has 17 stages, the limit is 16"
 
 
+@pytest.mark.parametrize("operator", [">", ">>", "<", "<<", "~", "!>", "!>>"])
+def test_a_chain_may_have_8_structural_operators(operator: str) -> None:
+    def chain(count: int) -> tql.Query:
+        return tql.parse(f" {operator} ".join(["exists(span.name)"] * (count + 1)))
+
+    assert tql.check(chain(8))
+
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(chain(9))
+
+    assert caught.value.code == "too_many_relations"
+    assert caught.value.message == "the query has 9 structural operators, the limit is 8"
+
+
+def test_a_query_may_have_8_different_functions_of_a_series() -> None:
+    def histories(count: int) -> str:
+        return " and ".join(f"robust_z(tensor.l2, {number}) > 1" for number in range(8, 8 + count))
+
+    assert tql.check(tql.parse(f"{histories(8)} and robust_z(tensor.l2, 8) < 9"))
+
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(tql.parse(f"{histories(8)} and prev(tensor.l2) < 9 and robust_z(tensor.l2, 8) < 9"))
+
+    assert caught.value.code == "too_many_histories"
+    assert caught.value.message == "the query has 9 different functions of a series, the limit is 8"
+    assert caught.value.column == len(histories(8)) + len(" and ") + 1
+
+
 def test_ten_thousand_ors_are_too_long_and_a_thousand_too_many_nodes() -> None:
     assert refusal(" or ".join(["tensor.l2 > 1"] * 10_000)).code == "text_too_long"
     assert refusal(" or ".join(["a.b>1"] * 900)).code == "too_many_nodes"

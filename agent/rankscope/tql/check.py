@@ -7,10 +7,11 @@
 
 from rankscope.tql import nodes
 from rankscope.tql.conditions import condition
-from rankscope.tql.errors import TqlTypeError, TqlUnsupported
+from rankscope.tql.errors import TqlUnsupported
 from rankscope.tql.fields import Entity
 from rankscope.tql.history import HISTORIES
-from rankscope.tql.mentions import entities_in, entity_of, fields_in, functions_in
+from rankscope.tql.limits import refuse_too_much
+from rankscope.tql.mentions import calls_in, entities_in, entity_of, fields_in
 from rankscope.tql.naming import Names
 from rankscope.tql.pipeline import stage
 from rankscope.tql.typed import (
@@ -25,7 +26,7 @@ from rankscope.tql.typed import (
     Traces,
     Typed,
 )
-from rankscope.tql.words import MAX_STAGES, RelationOperator, SetOperator
+from rankscope.tql.words import RelationOperator, SetOperator
 
 JOIN_KEYS = {"run.id", "launch", "rank", "step", "project"}
 """Fields on which rows of two entities of one predicate agree: a condition on them holds of both."""
@@ -49,10 +50,10 @@ def check(query: nodes.Query) -> Typed:
         query: A tree from `parse`, or built by hand from the same nodes.
 
     Raises:
-        TqlTypeError: A name, type, unit or value does not fit.
+        TqlTypeError: A name, type, unit or value does not fit, or there is too much of something.
         TqlUnsupported: It names what no row can have, or joins rows that do not join.
     """
-    _refuse_many_stages(query)
+    refuse_too_much(query)
     entity = entity_of(query)
     source, rest = _source(query, entity)
     names, stages = Names(entity), list[Stage]()
@@ -60,13 +61,6 @@ def check(query: nodes.Query) -> Typed:
         made, names = stage(written, names)
         stages += made
     return Typed(source, tuple(stages), entity)
-
-
-def _refuse_many_stages(query: nodes.Query) -> None:
-    if len(query.stages) > MAX_STAGES:
-        place = query.stages[MAX_STAGES].place
-        message = f"the query has {len(query.stages)} stages, the limit is {MAX_STAGES}"
-        raise TqlTypeError("too_many_stages", message, place=place, hint="leave out what the answer does not need")
 
 
 def _source(query: nodes.Query, entity: Entity) -> tuple[Source, tuple[nodes.Stage, ...]]:
@@ -121,7 +115,7 @@ def _rows(parts: list[nodes.Predicate], entity: Entity) -> Rows:
 def _is_shared(part: nodes.Predicate) -> bool:
     """Whether a conjunct holds of the joined rows, too; what looks back does so in a series of its own."""
     names = {field.name for field in fields_in(part)}
-    return names <= JOIN_KEYS and not {*functions_in(part)} & {*HISTORIES}
+    return names <= JOIN_KEYS and not {call.function for call in calls_in(part)} & {*HISTORIES}
 
 
 def _belongs(part: nodes.Predicate, entity: Entity) -> bool:

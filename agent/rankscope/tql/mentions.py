@@ -22,16 +22,16 @@ def fields_in(node: object) -> Iterator[nodes.FieldRef]:
             yield from fields_in(getattr(node, attribute))
 
 
-def functions_in(node: object) -> Iterator[str]:
-    """Every function that is called under a node, in the order of the text."""
+def calls_in(node: object) -> Iterator[nodes.Call]:
+    """Every call under a node, in the order of the text."""
     if isinstance(node, nodes.Call):
-        yield node.function
+        yield node
     if isinstance(node, tuple):
         for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
-            yield from functions_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
+            yield from calls_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
     elif isinstance(node, nodes.Node):
         for attribute in _parts(type(node)):
-            yield from functions_in(getattr(node, attribute))
+            yield from calls_in(getattr(node, attribute))
 
 
 @functools.cache

@@ -46,6 +46,12 @@ MAX_ITEMS = 64
 MAX_STAGES = 16
 """Stages behind the selection: each may be a level of the SQL."""
 
+MAX_RELATIONS = 8
+"""Structural operators of a chain: each may be a walk through the trees."""
+
+MAX_HISTORIES = 8
+"""Different functions of a series: each is a sorting of all rows."""
+
 DURATIONS = {
     "ns": 1,
     "us": 1_000,
