@@ -1,4 +1,4 @@
-"""Training steps and their phases.
+"""Training steps, their phases, and the modules that ran in them.
 
 A step's trace has one id on all ranks, so that the steps of all ranks make one tree. Phases are
 opened by hand (`with step.phase("forward")`) or by hooks (`begin_phase`, `end_phase`); of the
@@ -53,7 +53,7 @@ class Step(Span):
     It is the root of the step's trace: spans made inside it are its children.
     """
 
-    __slots__ = ("_automatic", "_by_hand", "_entered", "index", "inner")
+    __slots__ = ("_automatic", "_by_hand", "_entered", "_modules", "index", "inner")
 
     is_essential = True
 
@@ -68,6 +68,7 @@ class Step(Span):
         upper, lower = step_trace_id(identity.run_id, identity.launch_id, index)
         self.trace = upper << 64 | lower
         self._by_hand = 0
+        self._modules: list[ModuleSpan] = []
         self._entered: Token[Step | None] | None = None
 
     @property
@@ -123,6 +124,29 @@ class Step(Span):
         if self._is_open_phase(phase):
             self._end_automatic(self._recording.mono_ns())
 
+    def begin_module(self, path: str) -> None:
+        """Open the span of a module's call from a hook, inside the module, the phase or else the span that is open."""
+        if self.status:
+            return
+        current = self._recording.current.get()
+        is_inside = isinstance(current, PhaseSpan) and current.is_of(self)
+        span = ModuleSpan(self._recording, path, SYSTEM, self.inner or (current if is_inside else self)).start()
+        self._modules.append(span)
+        self.inner = span
+
+    def end_module(self, path: str) -> None:
+        """Close it, and those inside it that an exception left open; changes nothing when it is not open."""
+        if any(span.name == path for span in self._modules):
+            now_ns = self._recording.mono_ns()
+            while self._end_innermost(now_ns) != path:
+                continue
+
+    def _end_innermost(self, now_ns: int) -> str:
+        span = self._modules.pop()
+        span.end_at(now_ns)
+        self.inner = self._modules[-1] if self._modules else self._automatic
+        return span.name
+
     def loss(self, tensor: object) -> None:
         """Name the step's loss, before `backward` is called on it."""
         self._recording.tell_loss(self, tensor)
@@ -136,6 +160,8 @@ class Step(Span):
         return self._automatic is not None and self._automatic.phase_code == phase.code
 
     def _end_automatic(self, now_ns: int) -> None:
+        while self._modules:
+            self._end_innermost(now_ns)
         span, self.inner, self._automatic = self._automatic, None, None
         if span is not None:
             span.end_at(now_ns)
@@ -153,6 +179,14 @@ class AutomaticPhase(Span):
         self.phase_code = phase.code
 
 
+class ModuleSpan(Span):
+    """One call of a module in a step's forward, named by the module's path."""
+
+    __slots__ = ()
+
+    phase_code = Phase.FORWARD.code
+
+
 class PhaseSpan(Span):
     """A phase of a step opened by hand; automatic phases wait until it is closed."""
 
@@ -164,6 +198,10 @@ class PhaseSpan(Span):
         super().__init__(step.recording, phase.value, SYSTEM, step)
         self.phase_code = phase.code
         self._step = step
+
+    def is_of(self, step: Step) -> bool:
+        """Whether it is a phase of that step."""
+        return self._step is step
 
     def __enter__(self) -> Self:
         super().__enter__()

@@ -9,20 +9,23 @@ by then. From level 2 on such a step has the whole table of each of them, of the
 gradients that arrive at the outputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
+from rankscope._root_error import Deliberate
 from rankscope.probe.budget import Budget
 from rankscope.probe.configuration import CaptureConfiguration
+from rankscope.probe.depth import Depth, Key
 from rankscope.probe.graph import joined
 from rankscope.probe.meters import Meter
 from rankscope.probe.outputs import ACTIVATION, Outputs
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
-from rankscope.probe.rows import Row, Subject
-from rankscope.probe.sheet import Depth, Sheet, meter_of
+from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
+from rankscope.probe.sheet import Sheet, meter_of
 from rankscope.probe.tensors import PLAIN
 from rankscope.probe.torch_inner import current_backward, is_sole_hook, trains_alone
 from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
@@ -48,6 +51,8 @@ class Capture:
     Attributes:
         outputs: Looks at outputs of modules.
         sheet: The rows of the open step.
+        is_captured: Whether the open step is captured in full by its number.
+        is_deep: Whether the whole table is taken in it.
     """
 
     def __init__(
@@ -69,13 +74,27 @@ class Capture:
         self._known_backward = -1
         self._waiting: list[tuple[Tracked, int]] = []
         self._began_ns = 0
-        self._is_captured = False
+        self.is_captured = self.is_deep = False
+        self._least = Depth.NONE
+        self._raised_parameters: set[Key] = set()
         self.configure(configuration)
 
     def configure(self, configuration: CaptureConfiguration) -> None:
         """Capture by another configuration from the next step on."""
         self._configuration = configuration
         self._budget = Budget(configuration.every, configuration.budget)
+        self.outputs.forget()
+
+    @property
+    def stride(self) -> int:
+        """Stride of the steps that are captured in full, now."""
+        return self._budget.stride
+
+    def raise_depths(self, raised: Mapping[Key, Depth]) -> None:
+        """Look at these tensors more closely from the next step on."""
+        self.sheet.raised = raised
+        self.outputs.forget()
+        self._raised_parameters = {key for key in raised if key[1] not in OUTPUT_ROLES}
 
     def begin(self, step: OpenStep) -> None:
         """A step begins: take in what has arrived from devices, and arm the gradients if it is to be captured."""
@@ -85,27 +104,36 @@ class Capture:
         self._alerts = self._alerts + 1 if alerted else 0
         sheet.begin(step)
         self._backwards = 0
-        self._is_captured = self._configuration.level >= 1 and self._budget.captures(step.step)
-        depth = self._depth
-        is_deep = self._is_captured and depth is Depth.TABLE
-        gradients = Depth.TABLE if is_deep and self._configuration.wants_role(Role.ACTIVATION_GRAD) else Depth.NONE
-        self.outputs.begin(Depth.TABLE if is_deep else Depth.FINITE, gradients)
-        if self._is_captured or (alerted and self._may_look_closer()):
+        self._least = Depth.NONE
+        level = self._configuration.level
+        self.is_captured = level >= 1 and self._budget.captures(step.step)
+        self.is_deep = self.is_captured and level >= 2
+        self.outputs.begin(*self._output_depths())
+        if self.is_captured or (alerted and self._may_look_closer()):
             self._arm()
+        elif self._raised_parameters:
+            self._parameters.arm(self._local_gradient, self._raised_parameters)
         self._began_ns = self._mono_ns()
+
+    def _output_depths(self) -> tuple[Depth, Depth]:
+        """How closely outputs, and the gradients that arrive at them, are looked at in this step."""
+        wants = self._configuration.wants_role
+        outputs = Depth.TABLE if self.is_deep else Depth.FINITE
+        gradients = Depth.TABLE if self.is_deep and wants(Role.ACTIVATION_GRAD) else Depth.NONE
+        return outputs if wants(Role.ACTIVATION) else Depth.NONE, gradients
 
     @property
     def _depth(self) -> Depth:
         """How closely weights and gradients of a captured step are looked at."""
         return Depth.TABLE if self._configuration.level >= 2 else Depth.NORMS
 
-    def output(self, subject: Subject, output: object) -> None:
-        """Look at a layer's output."""
-        self.outputs.see(subject, output)
+    def _depth_of(self, role: Role) -> Depth:
+        """How closely tensors of a role are looked at in the open step, where nothing asks for more."""
+        return self._least if self._configuration.wants_role(role) else Depth.NONE
 
     def loss(self, loss: Tensor) -> None:
         """Check the loss."""
-        self.outputs.see(self._loss, loss)
+        self.outputs.see_loss(self._loss, loss)
 
     def backward_begins(self, backward: int) -> None:
         """An engine's run has begun, at whose end `after_backward` is called."""
@@ -117,11 +145,12 @@ class Capture:
         self._measure_waiting()
         if self._parameters.is_armed:
             tracked = self._parameters.tracked
-            if reduced and self._configuration.wants_role(Role.GRAD):
+            if reduced:
                 gradients = [(each.gradient, each.parameter.grad) for each in tracked]
-                self._measure([(subject, grad) for subject, grad in gradients if grad is not None], _REDUCED)
-            if self._backwards == 0 and self._configuration.wants_role(Role.WEIGHT):
-                self._measure([(each.weight, each.parameter) for each in tracked], 0)
+                self._measure_gradients([(subject, grad) for subject, grad in gradients if grad is not None], _REDUCED)
+            if self._backwards == 0:
+                weights = [(each.weight, each.parameter) for each in tracked]
+                self.sheet.measure(weights, self._depth_of(Role.WEIGHT), phase=_BACKWARD)
         self._backwards += 1
         self.sheet.microstep += 1
         self.outputs.microstep_begins()
@@ -130,19 +159,19 @@ class Capture:
         """The step is over: hand its rows over, and start those on devices on their way."""
         self._measure_waiting()
         self._parameters.disarm()
-        was_open = self.sheet.is_open
-        self.sheet.end()
-        if was_open and self._configuration.level >= 1:
+        if self.sheet.is_open and self._configuration.level >= 1:
             self._learn_cost()
+        self.sheet.end()
 
     def close(self) -> None:
         """Wait for what is still on its way, and hand it over."""
-        self.end()
-        self.sheet.settle(wait=True)
+        with suppress(Deliberate):
+            self.end()
+        self.sheet.close()
 
     def _learn_cost(self) -> None:
         took = self._mono_ns() - self._began_ns
-        if self._budget.took(took, captured=self._is_captured):
+        if self._budget.took(took, captured=self.is_captured):
             stride, share = self._budget.stride, self._configuration.budget or 0.0
             detail = (
                 f"capturing cost more than {share:.1%} of step time: steps that are a multiple of {stride} from now on"
@@ -153,17 +182,21 @@ class Capture:
         return self._configuration.level >= 1 and self._alerts <= MAX_ALERTS_IN_A_ROW
 
     def _arm(self) -> None:
-        self._parameters.arm(self._local_gradient)
+        """Look at all weights and gradients that the configuration wants in this step."""
+        self._least = self._depth
+        wants = self._configuration.wants_role
+        if wants(Role.GRAD) or wants(Role.WEIGHT):
+            self._parameters.arm(self._local_gradient)
 
     def _local_gradient(self, tracked: Tracked) -> None:
         """Measure a gradient as autograd left it; that of a sharded parameter is its reduced shard by then."""
         gradient = tracked.parameter.grad
-        if gradient is None or not self._configuration.wants_role(Role.GRAD):
+        if gradient is None or self.sheet.depth(tracked.gradient, self._depth_of(Role.GRAD)) is Depth.NONE:
             return
         if self._may_wait(tracked.parameter, gradient):
             self._waiting.append((tracked, gradient._version))
             return
-        for row in self._measure([(tracked.gradient, gradient)], _LOCAL):
+        for row in self._measure_gradients([(tracked.gradient, gradient)], _LOCAL):
             if row.tensor.placement:
                 row.flags = _REDUCED
 
@@ -181,13 +214,13 @@ class Capture:
         self._known_backward = -1
         gradients = [(each.gradient, each.parameter.grad, version) for each, version in waiting]
         intact = [(subject, grad) for subject, grad, seen in gradients if grad is not None and grad._version == seen]
-        self._measure(intact, _LOCAL)
+        self._measure_gradients(intact, _LOCAL)
 
     def _alert(self) -> None:
         """A non-finite element was seen: also capture this step's gradients, which are still to come."""
-        if not self._parameters.is_armed and self._may_look_closer():
+        if self._least is Depth.NONE and self._may_look_closer():
             self._arm()
         self.sheet.is_nonfinite = True
 
-    def _measure(self, tensors: Sequence[tuple[Subject, Tensor]], flags: int) -> list[Row]:
-        return self.sheet.measure(tensors, self._depth, phase=_BACKWARD, flags=flags)
+    def _measure_gradients(self, tensors: Sequence[tuple[Subject, Tensor]], flags: int) -> list[Row]:
+        return self.sheet.measure(tensors, self._depth_of(Role.GRAD), phase=_BACKWARD, flags=flags)

@@ -1,4 +1,5 @@
-"""Callables that torch may keep: they hold the watch weakly, never raise into training and return None.
+"""Callables that torch may keep: they hold the watch weakly, return None, and raise into training only what
+somebody asked to have raised there.
 
 Torch copies and pickles a module together with its hooks. A copy (an EMA model, a checkpoint of the
 whole module) must neither record as the original nor fail to pickle, so both a copied and a pickled hook
@@ -16,6 +17,7 @@ from torch.compiler import is_compiling
 
 from rankscope._bounds import NAME
 from rankscope._labels import text_of
+from rankscope._root_error import Deliberate
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +65,7 @@ Arguments = ParamSpec("Arguments")
 def guarded(
     method: Callable[Concatenate[Owner, Arguments], object],
 ) -> Callable[Concatenate[Owner, Arguments], None]:
-    """Make a method safe to be called by training: it returns None and never raises an Exception."""
+    """Make a method safe to be called by training: it returns None and raises no Exception but a `Deliberate` one."""
 
     @functools.wraps(method)
     def safe(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
@@ -71,6 +73,8 @@ def guarded(
             return
         try:
             method(owner, *args, **kwargs)
+        except Deliberate:
+            raise
         except Exception as error:  # noqa: BLE001 - the boundary to training, which must go on
             owner.guard.note(method.__name__, error)
 
@@ -118,6 +122,8 @@ class Hook:
             return
         try:
             self._action(owner, *args)
+        except Deliberate:
+            raise
         except Exception as error:  # noqa: BLE001 - the boundary to training, which must go on
             owner.guard.note(self._action.__name__, error)
 

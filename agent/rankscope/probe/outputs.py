@@ -12,10 +12,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rankscope.probe.depth import Depth
 from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.meters import FINITE, HostMeter
 from rankscope.probe.rows import Row, Subject
-from rankscope.probe.sheet import Depth, Sheet
+from rankscope.probe.sheet import Sheet
 from rankscope.probe.tensors import Measurable, Traits, measurable, tensors_of
 from rankscope.probe.torch_inner import is_transformed, number
 from rankscope_proto.names import Phase, Role
@@ -31,6 +32,11 @@ class Outputs:
         sheet: Takes the rows.
         guard: Of the watch; hooks on outputs are under it.
         alert: Called when a non-finite element was seen.
+
+    Attributes:
+        depth: How closely the outputs that the configuration chose are looked at in the open step.
+        gradient_depth: How closely the gradients that arrive at them are.
+        count: Outputs seen in the open step.
     """
 
     def __init__(self, sheet: Sheet, *, guard: Guard, alert: Callable[[], object]) -> None:
@@ -41,22 +47,29 @@ class Outputs:
         self._calls: dict[int, int] = {}
         self.depth = Depth.FINITE
         self.gradient_depth = Depth.NONE
+        self.count = 0
 
     def begin(self, depth: Depth, gradient_depth: Depth) -> None:
         """A step begins, in which outputs and their gradients are looked at so closely."""
         self.depth, self.gradient_depth = depth, gradient_depth
+        self.count = 0
         self._calls.clear()
 
     def microstep_begins(self) -> None:
         """The next forward is another microstep's: calls are counted anew."""
         self._calls.clear()
 
+    def forget(self) -> None:
+        """What is asked for has changed: no output is the usual one any more."""
+        self._usual.clear()
+
     def see(self, subject: Subject, output: object) -> None:
-        """Look at an output.
+        """Look at an output that the configuration chose.
 
         Nearly always it is the plain CPU tensor that it was before, with a finite sum: that takes this one
         frame. With cold caches each frame between here and the sum costs 2 to 5 µs, and there are eight.
         """
+        self.count += 1
         call = self._calls.get(id(subject), 0)
         self._calls[id(subject)] = call + 1
         usual = self._usual.get(id(subject))
@@ -76,24 +89,41 @@ class Outputs:
             row = Row(subject, usual[1], _FORWARD, 0, sheet.wall_ns(), sheet.number, sheet.microstep, FINITE, call)
             sheet.finite.append(row)
             return
-        if isinstance(output, Tensor):
-            self._look(subject, output, call=call)
+        self._look(subject, output, call=call, depth=self.depth, gradient_depth=self.gradient_depth)
+        if isinstance(output, Tensor) and self._sheet.depth(subject, Depth.FINITE) is Depth.FINITE:
             self._learn(subject, output)
-            return
+
+    def see_raised(self, subject: Subject, output: object) -> None:
+        """Look at an output as closely as something beyond the configuration asks for."""
+        self.count += 1
+        call = self._next_call(subject)
+        self._look(subject, output, call=call, depth=Depth.NONE, gradient_depth=Depth.NONE)
+
+    def see_loss(self, subject: Subject, loss: Tensor) -> None:
+        """Look at the loss: at any level, and whichever roles are wanted."""
+        call, depth = self._next_call(subject), max(self.depth, Depth.FINITE)
+        self._look(subject, loss, call=call, depth=depth, gradient_depth=Depth.NONE)
+
+    def _next_call(self, subject: Subject) -> int:
+        call = self._calls.get(id(subject), 0)
+        self._calls[id(subject)] = call + 1
+        return call
+
+    def _look(self, subject: Subject, output: object, *, call: int, depth: Depth, gradient_depth: Depth) -> None:
+        gradient_depth = self._sheet.depth(subject.of(ACTIVATION_GRAD), gradient_depth)
         for index, tensor in tensors_of(output):
-            self._look(subject.at(index), tensor, call=call)
+            one = subject.at(index) if index else subject
+            rows = self._sheet.measure([(one, tensor)], depth, phase=_FORWARD, call=call)
+            if any(row.numbers.nonfinite_count for row in rows):
+                self._alert()
+            if gradient_depth is not Depth.NONE and tensor.requires_grad and self._sheet.is_open:
+                arrival = _arrival(one.of(ACTIVATION_GRAD), call, step=self._sheet.number, least=gradient_depth)
+                tensor.register_hook(Hook(self, arrival))
 
-    def _look(self, subject: Subject, tensor: Tensor, *, call: int) -> None:
-        rows = self._sheet.measure([(subject, tensor)], self.depth, phase=_FORWARD, call=call)
-        if any(row.numbers.nonfinite_count for row in rows):
-            self._alert()
-        if self.gradient_depth is not Depth.NONE and tensor.requires_grad and self._sheet.is_open:
-            tensor.register_hook(Hook(self, _arrival(subject.of(ACTIVATION_GRAD), call, step=self._sheet.number)))
-
-    def gradient(self, subject: Subject, gradient: Tensor, *, call: int, step: int) -> None:
+    def gradient(self, subject: Subject, gradient: Tensor, *, call: int, step: int, least: Depth) -> None:
         """Look at the gradient that arrived at an output of a step."""
         if step == self._sheet.number:
-            self._sheet.measure([(subject, gradient)], self.gradient_depth, phase=_BACKWARD, call=call)
+            self._sheet.measure([(subject, gradient)], least, phase=_BACKWARD, call=call)
 
     def _learn(self, subject: Subject, tensor: Tensor) -> None:
         """Remember what the output usually is, if it is what `see` can check by itself."""
@@ -106,10 +136,10 @@ class Outputs:
             self._usual[id(subject)] = (tensor.dtype, prepared.traits)
 
 
-def _arrival(subject: Subject, call: int, *, step: int) -> Callable[[Outputs, Tensor], None]:
+def _arrival(subject: Subject, call: int, *, step: int, least: Depth) -> Callable[[Outputs, Tensor], None]:
     """What the hook on one output does."""
 
     def gradient_arrived(outputs: Outputs, gradient: Tensor) -> None:
-        outputs.gradient(subject, gradient, call=call, step=step)
+        outputs.gradient(subject, gradient, call=call, step=step, least=least)
 
     return gradient_arrived

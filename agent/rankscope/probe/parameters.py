@@ -5,13 +5,14 @@ runs none, and parameters that were frozen, unfrozen or replaced (`load_state_di
 are found: 2 µs per parameter and captured step, against 6 µs per parameter in every step.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from rankscope.probe.configuration import CaptureConfiguration
+from rankscope.probe.depth import Key
 from rankscope.probe.graph import Node, joined, own_parameters
 from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.rows import Subject
@@ -51,10 +52,17 @@ class Parameters:
         self._nodes = nodes
         self._configuration = configuration
         self.guard = guard
-        self._subjects: dict[str, tuple[Subject, Subject] | None] = {}
+        self._subjects: dict[str, tuple[Subject, Subject]] = {}
+        self._wanted: dict[str, bool] = {}
+        self._is_partial = False
         self._by_id: dict[int, Tracked] = {}
         self._handles: list[RemovableHandle] = []
         self._accumulated: Callable[[Tracked], None] | None = None
+
+    def configure(self, configuration: CaptureConfiguration) -> None:
+        """Report what another configuration wants, from the next `arm` on."""
+        self._configuration = configuration
+        self._wanted = {}
 
     @property
     def tracked(self) -> list[Tracked]:
@@ -66,12 +74,20 @@ class Parameters:
         """Whether gradients are reported now."""
         return self._accumulated is not None
 
-    def arm(self, accumulated: Callable[[Tracked], None]) -> None:
-        """Report each gradient when it has been accumulated, before any reduction. Again: nothing happens."""
-        if self.is_armed:
+    def arm(self, accumulated: Callable[[Tracked], None], keys: Collection[Key] | None = None) -> None:
+        """Report each gradient when it has been accumulated, before any reduction.
+
+        Args:
+            accumulated: Told of it.
+            keys: Only the parameters of these weights and gradients, whatever the filters say; None: all that the
+                filters let through, also where only some were reported so far.
+        """
+        if self.is_armed and not self._is_partial:
             return
+        self.disarm()
         self._accumulated = accumulated
-        for tracked in self._trainable():
+        self._is_partial = keys is not None
+        for tracked in self._trainable(keys):
             self._by_id.setdefault(id(tracked.parameter), tracked)
         hook = Hook(self, Parameters._gradient_accumulated)
         self._handles = [tracked.parameter.register_post_accumulate_grad_hook(hook) for tracked in self._by_id.values()]
@@ -89,18 +105,24 @@ class Parameters:
         if tracked is not None and self._accumulated is not None:
             self._accumulated(tracked)
 
-    def _trainable(self) -> Iterator[Tracked]:
+    def _trainable(self, keys: Collection[Key] | None) -> Iterator[Tracked]:
+        names = None if keys is None else {name for name, _ in keys}
         for node in self._nodes:
             for name, parameter in own_parameters(node.module):
-                subjects = self._subjects_of(node, name) if parameter.requires_grad else None
-                if subjects is not None:
-                    yield Tracked(parameter, *subjects)
+                path = joined(node.path, name)
+                if parameter.requires_grad and (self._wants(path) if names is None else path in names):
+                    yield Tracked(parameter, *self._subjects_of(node, path))
 
-    def _subjects_of(self, node: Node, name: str) -> tuple[Subject, Subject] | None:
-        path = joined(node.path, name)
+    def _wants(self, path: str) -> bool:
+        wanted = self._wanted.get(path)
+        if wanted is None:
+            wanted = self._wanted[path] = self._configuration.wants(path)
+        return wanted
+
+    def _subjects_of(self, node: Node, path: str) -> tuple[Subject, Subject]:
         if path not in self._subjects:
             roles = [
                 Subject(path, node.path, node.layer_index, str(node.layer_type), role) for role in (_WEIGHT, _GRAD)
             ]
-            self._subjects[path] = (roles[0], roles[1]) if self._configuration.wants(path) else None
+            self._subjects[path] = roles[0], roles[1]
         return self._subjects[path]

@@ -4,10 +4,17 @@ The run's own classes satisfy them without importing this package, so that `impo
 free of torch, and the probe can be tried on a recording of ten lines.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from rankscope._block import Block
+from rankscope.probe.depth import Depth, Key
 from rankscope_proto.names import Phase
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rankscope.probe.rows import Row
 
 
 class Clock(Protocol):
@@ -41,6 +48,14 @@ class OpenStep(Protocol):
 
     def end_phase(self, phase: Phase, /) -> object:
         """Close a phase. Nothing happens if it is not open."""
+        ...
+
+    def begin_module(self, path: str, /) -> object:
+        """Open the span of a module's call, inside those that are open."""
+        ...
+
+    def end_module(self, path: str, /) -> object:
+        """Close it, and what was left open inside it. Nothing happens if it is not open."""
         ...
 
 
@@ -101,6 +116,47 @@ class Recording(Protocol):
         """Tell `listener` nothing any more."""
         ...
 
+    def add_row_listener(self, listener: Callable[[object], object], /) -> object:
+        """Call `listener` with whatever is appended from now on, spans too, in the thread that appends it."""
+        ...
+
+    def remove_row_listener(self, listener: Callable[[object], object], /) -> object:
+        """Tell `listener` nothing any more."""
+        ...
+
     def note_input(self, start_wall_ns: int, start_mono_ns: int, /) -> object:
         """A fetch began then, outside any step; the next step adopts it as its input phase."""
+        ...
+
+
+class Observer(Protocol):
+    """Who looks at rows beside the recording: subscriptions, breakpoints, captures that were asked for.
+
+    It is called in the training thread and must be quick. What it raises counts as the watch's own failure, but
+    for `rankscope._root_error.Deliberate`, which goes through to the training.
+    """
+
+    def raised(self, step: int, /) -> Mapping[Key, Depth]:
+        """What to look at more closely in a step that begins, beyond the configuration.
+
+        Returns:
+            The same object as before while nothing has changed: hooks are only seen to where it is another.
+        """
+        ...
+
+    def precise(self, key: Key, /) -> bool:
+        """Whether `measured` is to be called for a tensor, one of `raised`, before training goes on."""
+        ...
+
+    def measured(self, row: "Row", values: "Tensor", /) -> object:
+        """A tensor was measured that is precise, or whose values are asked for.
+
+        Args:
+            row: Its row; if it is precise its numbers are known, on a device too.
+            values: As they were measured: dense, real, of this rank, detached. Copy what is kept.
+        """
+        ...
+
+    def settled(self, rows: "Sequence[Row]", /) -> object:
+        """A step ended: the rows whose numbers have become known since the last, in order of time; may be none."""
         ...

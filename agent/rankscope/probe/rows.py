@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rankscope._block import Block, Column
+from rankscope.probe.depth import Key
 from rankscope.probe.tensors import Traits
 from rankscope_proto.columns import SECTION_BY_NAME
+from rankscope_proto.names import Role
 
 _SECTION = SECTION_BY_NAME["tensor_stats"]
 
@@ -14,6 +16,10 @@ _SECTION = SECTION_BY_NAME["tensor_stats"]
 def _bit(name: str) -> int:
     optional = _SECTION.field(name).optional
     return 0 if optional is None else 1 << optional
+
+
+OUTPUT_ROLES = (Role.ACTIVATION.code, Role.ACTIVATION_GRAD.code)
+"""Codes of the roles of a module's outputs and of the gradients that arrive at them."""
 
 
 class Numbers(NamedTuple):
@@ -73,6 +79,12 @@ class Subject:
     layer_type: str
     role: int
 
+    @property
+    def key(self) -> Key:
+        """What something that asks for more about it names: an output's index is no part of it."""
+        is_indexed = self.role in OUTPUT_ROLES and self.name.startswith(f"{self.module}[")
+        return self.module if is_indexed else self.name, self.role
+
     def at(self, index: str) -> "Subject":
         """The output with that index of the module whose output this is."""
         return replace(self, name=self.name + index)
@@ -80,6 +92,27 @@ class Subject:
     def of(self, role: int) -> "Subject":
         """The same tensor's row of another role."""
         return replace(self, role=role)
+
+
+@dataclass(slots=True)
+class LossScale:
+    """What a loss was multiplied with, as it was read at one moment.
+
+    Attributes:
+        step: Optimizer step.
+        time_ns: Wall clock when it was read.
+        value: The scale; None: not known yet, or never.
+        is_judged: Whether all that will be known of it is.
+        is_applied: Whether an optimizer's update followed.
+        is_skipped: Whether the scaler left out the update that was to follow.
+    """
+
+    step: int
+    time_ns: int
+    value: float | None = None
+    is_judged: bool = False
+    is_applied: bool = False
+    is_skipped: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +129,7 @@ class Row:
         microstep: Gradient-accumulation index inside it.
         numbers: The statistics.
         call: Which call of its module inside the microstep, from 0.
+        loss_scale: What a gradient is multiplied with, where a scaler is known.
     """
 
     subject: Subject
@@ -107,6 +141,7 @@ class Row:
     microstep: int
     numbers: Numbers = UNKNOWN
     call: int = 0
+    loss_scale: LossScale | None = None
 
 
 class Columns:

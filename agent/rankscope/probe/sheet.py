@@ -1,30 +1,25 @@
 """The rows of the step that is open: measured as they come, handed over when their numbers are known."""
 
-from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 
 import torch
 from torch import Tensor
 
+from rankscope._root_error import Deliberate
+from rankscope.probe.depth import Depth, Key
+from rankscope.probe.finishing import Finishing
 from rankscope.probe.meters import MAX_PENDING, Accelerator, DeviceMeter, HostMeter, Meter
 from rankscope.probe.model_rows import gap_block
-from rankscope.probe.ports import OpenStep, Recording
-from rankscope.probe.rows import Columns, Row, Subject
+from rankscope.probe.ports import Observer, OpenStep, Recording
+from rankscope.probe.rows import UNKNOWN, Columns, Row, Subject
+from rankscope.probe.scaling import GRADIENTS, SKIPPED, unscale
 from rankscope.probe.tensors import Measurable, Unsupported, measurable
 from rankscope_proto.names import GapCause, Phase
 
 _time_of = attrgetter("time_ns")
 _FORWARD = Phase.FORWARD.code
-
-
-class Depth(IntEnum):
-    """How closely a tensor is looked at: not at all, whether it is finite, its norms too, or the whole table."""
-
-    NONE = 0
-    FINITE = 1
-    NORMS = 2
-    TABLE = 3
 
 
 def meter_of(device: torch.device) -> Meter:
@@ -46,6 +41,9 @@ class Sheet:
         is_nonfinite: Whether a non-finite element was seen in it.
         finite: Rows of outputs that were found finite in one look.
         measured: Rows of the open step that were measured more closely, in the order in which they were.
+        observer: Looks at rows beside the recording.
+        raised: What it wants to have looked at more closely in the open step.
+        finishing: Gives rows what they still lack when their numbers are known.
     """
 
     def __init__(self, recording: Recording, meter_for: Callable[[torch.device], Meter] = meter_of) -> None:
@@ -59,55 +57,85 @@ class Sheet:
         self.number = self.microstep = 0
         self.finite: list[Row] = []
         self.measured: list[Row] = []
+        self.observer: Observer | None = None
+        self.raised: Mapping[Key, Depth] = {}
+        self.finishing = Finishing()
+        self._settled: list[Row] = []
 
     def begin(self, step: OpenStep) -> None:
         """A step begins."""
         self.is_open, self.is_nonfinite = True, False
         self.number, self.microstep = step.step, step.microstep
         self.measured = []
+        if self.finishing.scaling is not None:
+            self.finishing.scaling.begin(step.step)
 
     def end(self) -> None:
         """The step is over: hand its rows over, and start those on devices on their way."""
+        if self.finishing.scaling is not None and self.is_open:
+            self.finishing.scaling.end()
         for meter in self._meters.values():
             meter.close_step()
         self.settle(wait=False)
         self.is_open = False
         self.measured = []
+        self._tell()
+
+    def close(self) -> None:
+        """Wait for what is still on its way, and hand it over; nothing is raised any more."""
+        self.settle(wait=True)
+        with suppress(Deliberate):
+            self._tell()
+
+    def depth(self, subject: Subject, least: Depth) -> Depth:
+        """How closely to look at a tensor of the open step, of which the configuration wants at least `least`."""
+        raised = self.raised
+        return max(least, raised.get(subject.key, Depth.NONE)) if raised else least
 
     def measure(
-        self, tensors: Iterable[tuple[Subject, Tensor]], depth: Depth, *, phase: int, flags: int = 0, call: int = 0
+        self, tensors: Iterable[tuple[Subject, Tensor]], least: Depth, *, phase: int, flags: int = 0, call: int = 0
     ) -> list[Row]:
         """Measure tensors together, each device's in few launches.
 
         Args:
             tensors: What each row is about, and the tensor as it is now.
-            depth: How closely to look; `NONE` looks at nothing.
+            least: How closely to look, where nothing asks for more; `NONE`: not at all.
             phase: Code of `names.Phase`.
             flags: Bit set of `names.TENSOR_FLAGS`.
             call: Which call of its module, of an output.
 
         Returns:
-            A row for each tensor that has numbers, which are known at once on the host.
+            A row for each tensor that was looked at and can be measured, in the same order. Its numbers are known
+            already where the tensor is on the host.
         """
-        batches: dict[torch.device, tuple[list[Tensor], list[Row]]] = {}
-        if not self.is_open or depth is Depth.NONE:
+        if not self.is_open or (least is Depth.NONE and not self.raised):
             return []
+        batches: dict[tuple[torch.device, Depth], tuple[list[Tensor], list[Row]]] = {}
+        made: list[Row] = []
         for subject, tensor in tensors:
-            prepared = self.prepared(subject, tensor)
+            depth = self.depth(subject, least)
+            prepared = None if depth is Depth.NONE else self.prepared(subject, tensor)
             if prepared is not None:
-                values, rows = batches.setdefault(prepared.values.device, ([], []))
+                values, rows = batches.setdefault((prepared.values.device, depth), ([], []))
                 values.append(prepared.values)
                 rows.append(self.row(subject, prepared, phase=phase, flags=flags, call=call))
-        for device, (values, rows) in batches.items():
-            self._look(self.meter(device), values, rows, depth=depth)
-        made = [row for _, rows in batches.values() for row in rows]
+                made.append(rows[-1])
+        for (device, depth), (values, rows) in batches.items():
+            self._look(self.meter(device), values, rows=rows, depth=depth)
+            for tensor, row in zip(values, rows, strict=True):
+                if row.loss_scale is not None and row.numbers is not UNKNOWN:
+                    unscale(row, tensor)
         self.measured += made
-        self.is_nonfinite |= any(row.numbers.nonfinite_count for row in made)
+        # Of a scaled gradient it is not known yet whether the scaler saw it, too, and left out the update.
+        self.is_nonfinite |= any(row.numbers.nonfinite_count for row in made if row.loss_scale is None)
+        if self.raised:
+            for values, rows in batches.values():
+                self._show(values, rows)
         return made
 
     @staticmethod
-    def _look(meter: Meter, values: Sequence[Tensor], rows: Sequence[Row], *, depth: Depth) -> None:
-        if depth is Depth.TABLE:
+    def _look(meter: Meter, values: Sequence[Tensor], *, rows: Sequence[Row], depth: Depth) -> None:
+        if depth >= Depth.TABLE:
             meter.tables(values, rows)
         elif depth is Depth.NORMS:
             meter.norms(values, rows)
@@ -115,8 +143,31 @@ class Sheet:
             for tensor, row in zip(values, rows, strict=True):
                 meter.finiteness(tensor, row)
 
+    def _show(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """Show the observer the tensors whose values it wants, or that it judges before training goes on."""
+        observer = self.observer
+        if observer is None:
+            return
+        for tensor, row in zip(values, rows, strict=True):
+            wanted = self.raised.get(row.subject.key)
+            if wanted is None:
+                continue
+            is_precise = observer.precise(row.subject.key)
+            if is_precise and not tensor.is_cpu:
+                host = HostMeter()
+                self._look(host, [tensor.cpu()], rows=[row], depth=wanted)
+            if is_precise or wanted is Depth.VALUES:
+                observer.measured(row, tensor)
+
+    def _tell(self) -> None:
+        """Tell the observer of the rows that have settled since the last step ended."""
+        rows, self._settled = self._settled, []
+        if self.observer is not None:
+            self.observer.settled(rows)
+
     def row(self, subject: Subject, tensor: Measurable, *, phase: int, flags: int = 0, call: int = 0) -> Row:
         """A row of the open step, without its numbers."""
+        scaling = self.finishing.scaling
         return Row(
             subject=subject,
             tensor=tensor.traits,
@@ -126,6 +177,7 @@ class Sheet:
             step=self.number,
             microstep=self.microstep,
             call=call,
+            loss_scale=None if scaling is None or subject.role not in GRADIENTS else scaling.live(),
         )
 
     def prepared(self, subject: Subject, tensor: Tensor) -> Measurable | None:
@@ -153,13 +205,16 @@ class Sheet:
             overdue = meter.overdue()
             if overdue:
                 self.gap(GapCause.BUDGET, f"{overdue} rows had not left the device after {MAX_PENDING} steps")
+        rows = self.finishing.finished(rows, wait=wait)
         rows.sort(key=_time_of)  # the order of rows is the order in which things ran
-        self.is_nonfinite |= any(row.numbers.nonfinite_count for row in rows)
+        self.is_nonfinite |= any(row.numbers.nonfinite_count for row in rows if not row.flags & SKIPPED)
         # Apart, since the rows of a check have no norms, and norms are half of a row's bytes.
         for is_forward in (True, False):
             alike = [row for row in rows if (row.phase == _FORWARD) is is_forward]
             if alike:
                 self._recording.append(self._columns.block(alike))
+        if self.observer is not None:
+            self._settled += rows
 
     def gap(self, cause: GapCause, detail: str) -> None:
         """State an absence, from now on."""

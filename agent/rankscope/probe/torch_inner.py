@@ -28,6 +28,9 @@ current_backward = cast("Callable[[], int]", _torch._C._current_graph_task_id)
 """Number of the autograd engine's run on this thread; -1 outside of one. Inside one, a forward that runs is
 a checkpointed one that is computed again."""
 
+OUTSIDE = -1
+"""What `current_backward` says outside of one."""
+
 queue_callback = cast("Callable[[Callable[[], None]], None]", _torch.autograd.Variable._execution_engine.queue_callback)
 """Has the autograd engine call back when its current run is done, after the callbacks queued so far."""
 
@@ -43,6 +46,15 @@ def trains_alone() -> bool:
 def is_sole_hook(parameter: Tensor) -> bool:
     """Whether a parameter has one post-accumulate hook: the caller's. Another may use the gradient up."""
     return len(cast("Any", parameter)._post_accumulate_grad_hooks or ()) <= 1
+
+
+def live_scale(scaler: object) -> Tensor | None:
+    """What a gradient scaler multiplies losses with now, where it keeps it; None: nothing was scaled yet, or it is off.
+
+    `get_scale` would read it, and make the host wait for the device.
+    """
+    known = cast("Any", scaler)
+    return cast("Tensor | None", known._get_scale_async()) if known.is_enabled() else None
 
 
 def l2_norm(tensor: Tensor) -> float:

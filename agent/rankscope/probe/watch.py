@@ -6,7 +6,8 @@ to the end of the autograd engine's run, after the gradients have been reduced. 
 is opened only inside `run.step`; outside of one nothing is recorded but the fetch that the next step adopts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -15,23 +16,21 @@ from torch.utils.hooks import RemovableHandle
 
 from rankscope.probe.capture import Capture
 from rankscope.probe.configuration import CaptureConfiguration
-from rankscope.probe.graph import Node, data_parallel, nodes_of, observed
+from rankscope.probe.depth import Depth, Key
+from rankscope.probe.graph import Node, data_parallel, joined, nodes_of
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.meters import Meter
-from rankscope.probe.model_rows import configuration_gaps, gap_block, modules_block
-from rankscope.probe.outputs import ACTIVATION
+from rankscope.probe.model_rows import Intervals, absences, gap_block, modules_block
+from rankscope.probe.module_hooks import ModuleHooks
 from rankscope.probe.parameters import Parameters
-from rankscope.probe.ports import OpenStep, Recording
-from rankscope.probe.rows import Subject
+from rankscope.probe.ports import Observer, OpenStep, Recording
+from rankscope.probe.selection import Selection
 from rankscope.probe.sheet import meter_of
+from rankscope.probe.switching import Switch
 from rankscope.probe.tensors import tensors_of
-from rankscope.probe.torch_inner import current_backward, queue_callback
-from rankscope_proto.names import GapCause, Phase
-
-OUTSIDE = -1
-"""What `current_backward` says outside of one."""
-
+from rankscope.probe.torch_inner import OUTSIDE, current_backward, queue_callback
+from rankscope_proto.names import GapCause, Phase, Role
 
 class Watch:
     """The hooks of one model; made by `attach`.
@@ -43,6 +42,7 @@ class Watch:
         model: What was handed to `watch`, wrappers included; None once detached.
         configuration: What is captured, and when.
         root: Path of the model in the rows: "", or `model2`, `model3` for further models of one run.
+        observer: Looks at rows beside the recording, and asks for more of them.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Watch:
         *,
         configuration: CaptureConfiguration,
         root: str = "",
+        file: Path | None = None,
         meter_for: Callable[[torch.device], Meter] = meter_of,
     ) -> None:
         self.model: nn.Module | None = model
@@ -59,10 +60,14 @@ class Watch:
         self.root = root
         self.recording = recording
         self.guard = Guard(self._note_switched_off)
+        self.observer: Observer | None = None
         self._nodes = nodes_of(model, root)
-        self._subjects: dict[int, Subject] = {}
-        parameters = Parameters(self._nodes, configuration, guard=self.guard)
-        self.capture = Capture(recording, configuration, parameters=parameters, root=root, meter_for=meter_for)
+        self._selection = Selection(self._nodes, joined(root, "loss"))
+        self._switch = Switch(file, recording.clock.mono_ns)
+        self._intervals = Intervals(recording)
+        self._parameters = Parameters(self._nodes, configuration, guard=self.guard)
+        self.capture = Capture(recording, configuration, parameters=self._parameters, root=root, meter_for=meter_for)
+        self._modules = ModuleHooks(self._selection, self.capture, guard=self.guard)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
         self._has_criterion = False
@@ -82,14 +87,32 @@ class Watch:
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
+        self._modules.remove()
         self._close_capture()
-        self._step = None
+        self._step = self._modules.step = None
         self._nodes = []
-        self._subjects = {}
 
     def run_finishing(self) -> None:
         """The run ends: what is still on a device is waited for, and the model is left as it was."""
         self.detach()
+
+    def configure(self, configuration: CaptureConfiguration, from_step: int | None = None) -> None:
+        """Capture by another configuration from a step on; from any thread.
+
+        Args:
+            configuration: What to capture then.
+            from_step: The change is made when the first step of at least this number begins, so that ranks that are
+                told in time change at the same one; None: at the next.
+        """
+        self._switch.ask(configuration, from_step)
+
+    def keys_of(self, path: str, roles: Collection[Role] = ()) -> list[Key]:
+        """What a path or a glob names; see `Selection.keys`."""
+        return self._selection.keys(path, roles)
+
+    def nearest(self, text: str) -> list[str]:
+        """The paths of modules and parameters that look most like a text."""
+        return self._selection.nearest(text)
 
     # What is hooked.
 
@@ -115,17 +138,9 @@ class Watch:
 
     def _hook_model(self, model: nn.Module) -> None:
         self._keep(model.register_forward_pre_hook(Hook(self, Watch._forward_begins, module=model)))
-        if self.configuration.level >= 1:
-            for node in observed(self._nodes):
-                self._hook_output(node)
+        self._modules.see_to(self.configuration, self.capture.sheet.raised)
         # After the layers' hooks: where the model itself is a layer, its output is checked before the phase ends.
         self._keep(model.register_forward_hook(Hook(self, Watch._forward_ends, module=model), always_call=True))
-
-    def _hook_output(self, node: Node) -> None:
-        if self.configuration.wants(node.path):
-            subject = Subject(node.path, node.path, node.layer_index, str(node.layer_type), ACTIVATION)
-            self._subjects[id(node.module)] = subject
-            self._keep(node.module.register_forward_hook(Hook(self, Watch._layer_ran, module=node.module)))
 
     def _listen(self) -> None:
         self.recording.add_step_listener(self)
@@ -141,16 +156,34 @@ class Watch:
     @guarded
     def step_started(self, step: OpenStep) -> None:
         """A step of the run begins."""
-        if self.model is not None and self.recording.armed:
-            self._step = step
-            self.capture.begin(step)
+        if self.model is None or not self.recording.armed:
+            return
+        self._step = self._modules.step = step
+        due = self._switch.due(step.step)
+        if due is not None:
+            self._change(due, step.step)
+        if self.observer is not None:
+            self._raise(self.observer.raised(step.step))
+        self.capture.begin(step)
 
     @guarded
     def step_ended(self, step: OpenStep) -> None:
         """A step of the run has ended."""
         if self._step is step:
-            self._step = None
+            self._step = self._modules.step = None
             self.capture.end()
+
+    def _change(self, configuration: CaptureConfiguration, step: int) -> None:
+        self.configuration = configuration
+        self._parameters.configure(configuration)
+        self.capture.configure(configuration)
+        self._modules.see_to(configuration, self.capture.sheet.raised)
+        self._state_absences(step)
+
+    def _raise(self, raised: Mapping[Key, Depth]) -> None:
+        if raised is not self.capture.sheet.raised:
+            self.capture.raise_depths(raised)
+            self._modules.see_to(self.configuration, raised)
 
     @guarded
     def loss_named(self, step: OpenStep, loss: object) -> None:
@@ -173,11 +206,6 @@ class Watch:
         for _, tensor in tensors_of(output):
             self._await_backward(tensor)
         self._step.end_phase(Phase.FORWARD)
-
-    def _layer_ran(self, module: nn.Module, _args: object, output: object, /) -> None:
-        # A checkpointed layer runs again in backward; its first run has been recorded.
-        if self._step is not None and current_backward() == OUTSIDE:
-            self.capture.output(self._subjects[id(module)], output)
 
     def _criterion_ran(self, _criterion: nn.Module, _args: object, output: object, /) -> None:
         if self._step is None:
@@ -243,12 +271,15 @@ class Watch:
     def _describe(self, model: nn.Module) -> None:
         now = self.recording.clock.wall_ns()
         self.recording.append(modules_block(self._nodes, now))
-        gaps = configuration_gaps(self.configuration, now)
+        self._state_absences(None)
         if self.configuration.level >= 1 and is_compiled(model, self._nodes):
             detail = "compiled: hooks do not run in compiled code, so layer outputs are not checked"
-            gaps.append(gap_block(GapCause.UNSUPPORTED, detail, time_ns=now))
-        for gap in gaps:
-            self.recording.append(gap)
+            self.recording.append(gap_block(GapCause.UNSUPPORTED, detail, time_ns=now))
+
+    def _state_absences(self, step: int | None) -> None:
+        left_out = self._selection.left_out(self.configuration)
+        absent = absences(self.configuration, stride=self.capture.stride, left_out=left_out)
+        self._intervals.change(absent, step)
 
     @guarded
     def _close_capture(self) -> None:
