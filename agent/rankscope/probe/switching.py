@@ -42,7 +42,9 @@ def read_order(text: str) -> Order:
         found = cast("dict[str, object]", members)
         from_step = found.pop("from_step", None)
     if from_step is not None and (not isinstance(from_step, int) or isinstance(from_step, bool) or from_step < 0):
-        raise ConfigError(f"from_step is {from_step!r}; write the number of the first step that is captured so, or null")
+        raise ConfigError(
+            f"from_step is {from_step!r}; write the number of the first step that is captured so, or null"
+        )
     return Order(CaptureConfiguration.from_json(json.dumps(members)), from_step)
 
 

@@ -32,6 +32,7 @@ from rankscope.probe.tensors import tensors_of
 from rankscope.probe.torch_inner import OUTSIDE, current_backward, queue_callback
 from rankscope_proto.names import GapCause, Phase, Role
 
+
 class Watch:
     """The hooks of one model; made by `attach`.
 
