@@ -25,11 +25,14 @@ def refuse_too_much(query: nodes.Query) -> None:
     if isinstance(query.selection, nodes.Structure):
         relations, hint = query.selection.relations, "leave out what lies in between, or ask in two queries"
         _refuse("too_many_relations", "structural operators", relations, most=MAX_RELATIONS, hint=hint)
-    calls = [call for call in calls_in(query) if call.function in HISTORIES]
-    different = {format_value(call): call for call in reversed(calls)}
+    different: dict[str, nodes.Call] = {}
+    for call in calls_in(query):
+        if call.function in HISTORIES:
+            different.setdefault(format_value(call), call)
     hint = "ask with fewer different ones: one that stands twice counts once"
-    found = list(reversed(different.values()))
-    _refuse("too_many_histories", "different functions of a series", found, most=MAX_HISTORIES, hint=hint)
+    _refuse(
+        "too_many_histories", "different functions of a series", [*different.values()], most=MAX_HISTORIES, hint=hint
+    )
 
 
 def _refuse(code: str, what: str, found: Sequence[nodes.Node], *, most: int, hint: str) -> None:
