@@ -1,4 +1,4 @@
-"""How closely a tensor is looked at, and the name under which something may ask for more. Nothing here imports torch."""
+"""How closely a tensor is looked at, and the name under which something may ask for more; free of torch."""
 
 from enum import IntEnum
 

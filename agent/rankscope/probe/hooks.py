@@ -1,5 +1,6 @@
-"""Callables that torch may keep: they hold the watch weakly, return None, and raise into training only what
-somebody asked to have raised there.
+"""Callables that torch may keep: they hold the watch weakly, never raise into training and return None.
+
+The one exception is what somebody asked to have raised there, at a breakpoint (`Deliberate`).
 
 Torch copies and pickles a module together with its hooks. A copy (an EMA model, a checkpoint of the
 whole module) must neither record as the original nor fail to pickle, so both a copied and a pickled hook

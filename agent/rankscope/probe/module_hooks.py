@@ -11,7 +11,6 @@ from rankscope.probe.depth import Depth, Key
 from rankscope.probe.graph import Node
 from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.outputs import ACTIVATION
-from rankscope.probe.ports import OpenStep
 from rankscope.probe.rows import OUTPUT_ROLES, Subject
 from rankscope.probe.selection import Selection
 from rankscope.probe.torch_inner import OUTSIDE, current_backward
@@ -19,6 +18,8 @@ from rankscope_proto.names import Role
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
+
+    from rankscope.probe.ports import OpenStep
 
 
 class _Hooked(NamedTuple):

@@ -51,7 +51,8 @@ class Selection:
     def keys(self, path: str, roles: Collection[Role] = ()) -> list[Key]:
         """What a path or a glob names, of these roles (none given: of all).
 
-        Of a module its outputs, the gradients that arrive at them, and its own parameters' tensors; of a tensor its own.
+        Of a module its outputs, the gradients that arrive at them, and its own parameters' tensors; of a tensor its
+        own.
         """
         found: dict[Key, None] = {}
         for node in self.nodes:

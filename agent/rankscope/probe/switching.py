@@ -81,7 +81,7 @@ class Switch:
         return due[-1].configuration if due else None
 
     def _look(self, file: Path, step: int) -> None:
-        """Take the order from the file, if it is another; a file that cannot be read changes nothing, and is said once."""
+        """Take the order from the file, if it is another; one that cannot be read changes nothing, and is said once."""
         self._next_look_ns = self._mono_ns() + LOOKED_AT_EVERY_NS
         try:
             found = os.stat(file)  # noqa: PTH116 - a Path would be made to text again, in the training thread
