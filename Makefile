@@ -24,7 +24,7 @@ ifeq ($(strip $(HOME)),)
 export HOME := $(CURDIR)/build/home
 endif
 
-.PHONY: help install format lint types deploy-check test test-slow test-clickhouse chaos coverage bench proto up demo clean
+.PHONY: help install format lint types deploy-check test test-slow test-clickhouse chaos coverage bench bench-peers proto up demo clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -77,6 +77,13 @@ coverage: install ## the lines no default test runs, after `make test`
 
 bench: install ## measure, write build/bench.json, print a table
 	$(BIN)/pytest -m bench -p no:randomly -s $(PYTEST_ARGS)
+
+# In an environment of its own: the peers ask for another protobuf than our floor.
+bench-peers: install ## what wandb, TensorBoard and .item() hooks add to a step beside us
+	@test -x build/peers/bin/python || $(PYTHON) -m venv build/peers
+	@build/peers/bin/python -m pip install --quiet "$(TORCH)"
+	@build/peers/bin/python -m pip install --quiet --editable '.[torch]' wandb tensorboard
+	build/peers/bin/python -m tests.bench.peers
 
 proto: install ## render the contract from columns.py, run protoc; git shows what changed
 	$(BIN)/python -m rankscope_proto.render
