@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -90,9 +90,8 @@ def item_hooks(training: Training, folder: Path) -> Generator[Step]:
     kept: list[tuple[float, ...]] = []
 
     def read(gradient: torch.Tensor) -> None:
-        norm: torch.Tensor = torch.linalg.vector_norm(gradient)
-        found = [norm, gradient.abs().max(), gradient.mean(), gradient.std(), gradient.isnan().sum()]
-        kept.append(tuple(each.item() for each in found))
+        found = (gradient.norm(), gradient.abs().max(), gradient.mean(), gradient.std(), gradient.isnan().sum())
+        kept.append(tuple(float(each.item()) for each in cast("tuple[torch.Tensor, ...]", found)))
 
     for parameter in training.model.parameters():
         parameter.register_hook(read)
