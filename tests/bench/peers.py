@@ -90,8 +90,14 @@ def item_hooks(training: Training, folder: Path) -> Generator[Step]:
     kept: list[tuple[float, ...]] = []
 
     def read(gradient: torch.Tensor) -> None:
-        found = (gradient.norm(), gradient.abs().max(), gradient.mean(), gradient.std(), gradient.isnan().sum())
-        kept.append(tuple(float(each.item()) for each in cast("tuple[torch.Tensor, ...]", found)))
+        found = (
+            cast("torch.Tensor", gradient.norm()),
+            gradient.abs().max(),
+            gradient.mean(),
+            gradient.std(),
+            gradient.isnan().sum(),
+        )
+        kept.append(tuple(float(each.item()) for each in found))
 
     for parameter in training.model.parameters():
         parameter.register_hook(read)
