@@ -25,7 +25,7 @@ from rankscope._process_end import ProcessEnd
 from rankscope._rank import Place, find_rank
 from rankscope._replay import replay
 from rankscope._run import Run
-from rankscope._run_info import RunInfo, host_facts
+from rankscope._run_info import RunInfo, WatchDefaults, host_facts
 from rankscope._setting_readers import AgentMode, Fsync, UploadMode
 from rankscope._settings import Settings
 from rankscope._spool_export import SpoolExporter
@@ -37,7 +37,7 @@ from rankscope._worker import carried_by, follow, joined_run, worker_place
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter
 from rankscope_proto.identity import uuid7
-from rankscope_proto.names import ProcessRole
+from rankscope_proto.names import ProcessRole, Role
 
 logger = logging.getLogger("rankscope")
 
@@ -67,6 +67,10 @@ class SettingArguments(TypedDict, total=False):
     quiet: bool
     level: int
     every: int
+    include: Sequence[str]
+    exclude: Sequence[str]
+    roles: Sequence[Role]
+    capture_file: str | os.PathLike[str]
     trace_sample_rate: float
     trace_sample_by_kind: Mapping[str, float]
     max_spans_per_trace: int
@@ -157,8 +161,14 @@ def _info(
         config=dict(config or {}),
         tags=tuple(text_of(tag) for tag in tags or ()),
         facts={**host_facts(), "rank_source": place.source},
-        watch_level=settings.level,
-        watch_every=settings.every,
+        watch=WatchDefaults(
+            level=settings.level,
+            every=settings.every,
+            include=settings.include,
+            exclude=settings.exclude,
+            roles=settings.roles,
+            capture_file=settings.capture_file,
+        ),
     )
 
 

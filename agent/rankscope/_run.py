@@ -27,6 +27,7 @@ from rankscope._run_info import RunInfo
 from rankscope._span import Span, Trace
 from rankscope._span_fields import SpanFields, describe, set_up
 from rankscope._step import Step, checked_microstep
+from rankscope._torch import check_torch
 from rankscope._trace_op import OperationFields, trace_op
 from rankscope._tracing_options import TracingOptions
 from rankscope._voice import say
@@ -322,10 +323,9 @@ class Run:
         Raises:
             ConfigError: an option asks for something that cannot be.
         """
+        check_torch()
         from rankscope.probe import attach
 
-        options.setdefault("level", self._info.watch_level)
-        options.setdefault("every", self._info.watch_every)
         return attach(self, model, **options)
 
     def flush(self, timeout: float | None = None) -> bool:

@@ -11,16 +11,32 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 from rankscope._block import Block, Column
 from rankscope._bounds import DOCUMENT, PATH, TAGS, VALUE, cut
 from rankscope._labels import text_of
 from rankscope.privacy import REDACTED, Redactor, number_name
-from rankscope_proto.names import RunStatus
+from rankscope_proto.names import Role, RunStatus
 
 _KEYS_KEPT = 1_000
 _KEY_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WatchDefaults:
+    """What `watch` captures where the call does not say; the settings of the same names say what each means.
+
+    None, or empty: the probe's own default.
+    """
+
+    level: int | None = None
+    every: int | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
+    capture_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +48,7 @@ class RunInfo:
         config: Settings of the training; nested mappings and sequences of plain values.
         tags: Words to find the run by.
         facts: Host facts, name → value.
-        watch_level: Probe level of `watch` where the call names none; None: the probe's own default.
-        watch_every: Stride of the steps captured in full, likewise.
+        watch: What `watch` captures where the call does not say.
         url: Where the query service shows the run; "": none is known.
     """
 
@@ -41,8 +56,7 @@ class RunInfo:
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     tags: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    watch_level: int | None = None
-    watch_every: int | None = None
+    watch: WatchDefaults = WatchDefaults()
     url: str = ""
 
 

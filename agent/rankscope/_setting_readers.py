@@ -14,7 +14,7 @@ from typing import Literal, cast
 from rankscope._checked import MAX_RANK
 from rankscope.errors import ConfigError
 from rankscope.privacy import LEAST_PREVIEW, MOST_PREVIEW, checked_pattern
-from rankscope_proto.names import SpanKind
+from rankscope_proto.names import Role, SpanKind
 
 UploadMode = Literal["async", "sync", "spool", "disabled"]
 AgentMode = Literal["process", "thread", "none"]
@@ -221,6 +221,16 @@ def _words(setting: Setting, given: object) -> tuple[str, ...]:
     return _texts(setting, given.split(",") if isinstance(given, str) else given)
 
 
+def _roles(setting: Setting, given: object) -> tuple[Role, ...]:
+    words = _words(setting, given)
+    unknown = [word for word in words if word not in list(Role)]
+    if unknown:
+        raise ConfigError(
+            f"{setting.variable} is {given!r}: {unknown[0]!r} is no role, which is one of {', '.join(Role)}"
+        )
+    return tuple(map(Role, words))
+
+
 def _patterns(setting: Setting, given: object) -> tuple[str, ...]:
     """Regular expressions from a sequence, or from text, one a line: a comma may be a part of one."""
     patterns = _texts(setting, given.split("\n") if isinstance(given, str) else given)
@@ -288,6 +298,10 @@ READERS: Mapping[str, Callable[[Setting, object], object]] = {
     "quiet": _switch,
     "level": _whole,
     "every": _whole,
+    "include": _words,
+    "exclude": _words,
+    "roles": _roles,
+    "capture_file": _path,
     "trace_sample_rate": _rate,
     "trace_sample_by_kind": _rates,
     "max_spans_per_trace": _count,

@@ -13,6 +13,7 @@ from rankscope._setting_readers import READERS, AgentMode, Fsync, Setting, Uploa
 from rankscope._tracing_options import SPANS_PER_TRACE
 from rankscope.errors import ConfigError
 from rankscope.privacy import LEAST_PREVIEW, MOST_PREVIEW, PREVIEW_BYTES
+from rankscope_proto.names import Role
 
 SETTINGS: dict[str, Setting] = {
     "endpoint": Setting(
@@ -69,8 +70,18 @@ SETTINGS: dict[str, Setting] = {
     "insecure": Setting("RANKSCOPE_INSECURE", "0", "1: a key may cross a network without TLS."),
     "home": Setting("RANKSCOPE_HOME", "~/.local/share/rankscope", "The data folder."),
     "quiet": Setting("RANKSCOPE_QUIET", "0", "1: say nothing on stderr but errors."),
-    "level": Setting("RANKSCOPE_LEVEL", "1", "Probe level of `watch`: 0 or 1."),
+    "level": Setting("RANKSCOPE_LEVEL", "1", "Probe level of `watch`: 0, 1, 2 or 3."),
     "every": Setting("RANKSCOPE_EVERY", "10", "Stride of the steps that `watch` captures in full, at least 1."),
+    "include": Setting(
+        "RANKSCOPE_INCLUDE", "everything", "Globs of paths that `watch` captures, with commas between them."
+    ),
+    "exclude": Setting("RANKSCOPE_EXCLUDE", "none", "Globs of paths that `watch` leaves out, also of the included."),
+    "roles": Setting("RANKSCOPE_ROLES", "all", "Roles that `watch` captures, as weight,grad,activation."),
+    "capture_file": Setting(
+        "RANKSCOPE_CAPTURE_FILE",
+        "none",
+        "File in which another process may write what `watch` is to capture from then on.",
+    ),
     "trace_sample_rate": Setting(
         "RANKSCOPE_TRACE_SAMPLE_RATE", "1", "Share of the traces that are kept, 0 to 1; traces of steps all are."
     ),
@@ -126,6 +137,10 @@ class Settings:
     quiet: bool = False
     level: int | None = None
     every: int | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
+    capture_file: Path | None = None
     trace_sample_rate: float = 1.0
     trace_sample_by_kind: tuple[tuple[str, float], ...] = ()
     max_spans_per_trace: int = SPANS_PER_TRACE

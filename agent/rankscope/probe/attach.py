@@ -5,7 +5,9 @@ Further models of the same run get a path prefix of their own (`model2`, `model3
 generator's and the discriminator's `0.weight` stay two tensors.
 """
 
+import logging
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 from weakref import WeakSet
 
@@ -20,6 +22,8 @@ from rankscope.probe.watch import Watch
 
 if TYPE_CHECKING:
     from rankscope._run import Run
+
+logger = logging.getLogger(__name__)
 
 _live: WeakSet[Watch] = WeakSet()
 
@@ -38,7 +42,9 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Wat
     Raises:
         ConfigError: If an option is of the wrong kind or out of range.
     """
-    configuration = configuration_of(options)
+    defaults = run._info.watch  # pyright: ignore[reportPrivateUsage] internal to this distribution
+    configuration = configuration_of(options, defaults)
+    file = options.get("capture_file") or defaults.capture_file
     optimizer, criterion, loader = options.get("optimizer"), options.get("loss"), options.get("loader")
     _check("the model", model, kind=nn.Module, instead="an nn.Module")
     if optimizer is not None:
@@ -47,7 +53,8 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Wat
         _check("loss", criterion, kind=nn.Module, instead="an nn.Module criterion, or call step.loss(tensor) yourself")
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage] internal to this distribution
     _detach_earlier(model)
-    watch = Watch(recording, model, configuration=configuration, root=_free_root(recording))
+    root = _free_root(recording)
+    watch = Watch(recording, model, configuration=configuration, root=root, file=None if file is None else Path(file))
     if not run.is_recording:
         watch.detach()
         return watch
@@ -68,6 +75,7 @@ def _check(what: str, value: object, *, kind: type, instead: str) -> None:
 def _detach_earlier(model: nn.Module) -> None:
     for watch in list(_live):
         if watch.model is not None and unwrapped(watch.model) is unwrapped(model):
+            logger.warning("%s is watched already: that watch is detached, this one goes on", type(model).__name__)
             watch.detach()
 
 

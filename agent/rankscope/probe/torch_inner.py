@@ -67,6 +67,12 @@ def foreach_norm(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
     return _torch._foreach_norm(tensors, order)
 
 
+def is_fake(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape and a type, and stands for values that are nowhere."""
+    fake = cast("Any", sys.modules.get("torch._subclasses.fake_tensor"))
+    return fake is not None and isinstance(tensor, fake.FakeTensor)
+
+
 def local_part(tensor: Tensor) -> tuple[Tensor, str]:
     """This rank's part of a distributed tensor and its placement; no collective. Others: the tensor itself and ""."""
     distributed = cast("Any", sys.modules.get("torch.distributed.tensor"))

@@ -6,7 +6,8 @@ to the end of the autograd engine's run, after the gradients have been reduced. 
 is opened only inside `run.step`; outside of one nothing is recorded but the fetch that the next step adopts.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from rankscope.probe.capture import Capture
+from rankscope.probe.complaints import about_fast_paths, about_filters, about_model
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.depth import Depth, Key
 from rankscope.probe.graph import Node, data_parallel, joined, nodes_of
@@ -32,6 +34,8 @@ from rankscope.probe.tensors import tensors_of
 from rankscope.probe.torch_inner import OUTSIDE, current_backward, queue_callback
 from rankscope_proto.names import GapCause, Phase, Role
 
+logger = logging.getLogger(__name__)
+
 
 class Watch:
     """The hooks of one model; made by `attach`.
@@ -44,6 +48,7 @@ class Watch:
         configuration: What is captured, and when.
         root: Path of the model in the rows: "", or `model2`, `model3` for further models of one run.
         observer: Looks at rows beside the recording, and asks for more of them.
+        selection: The nodes of the model by their paths.
     """
 
     def __init__(
@@ -63,12 +68,12 @@ class Watch:
         self.guard = Guard(self._note_switched_off)
         self.observer: Observer | None = None
         self._nodes = nodes_of(model, root)
-        self._selection = Selection(self._nodes, joined(root, "loss"))
+        self.selection = Selection(self._nodes, joined(root, "loss"))
         self._switch = Switch(file, recording.clock.mono_ns)
         self._intervals = Intervals(recording)
         self._parameters = Parameters(self._nodes, configuration, guard=self.guard)
         self.capture = Capture(recording, configuration, parameters=self._parameters, root=root, meter_for=meter_for)
-        self._modules = ModuleHooks(self._selection, self.capture, guard=self.guard)
+        self._modules = ModuleHooks(self.selection, self.capture, guard=self.guard)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
         self._has_criterion = False
@@ -90,6 +95,9 @@ class Watch:
         self._undo.clear()
         self._modules.remove()
         self._close_capture()
+        observer, self.observer = self.observer, None
+        if observer is not None:
+            observer.closed()
         self._step = self._modules.step = None
         self._nodes = []
 
@@ -109,11 +117,11 @@ class Watch:
 
     def keys_of(self, path: str, roles: Collection[Role] = ()) -> list[Key]:
         """What a path or a glob names; see `Selection.keys`."""
-        return self._selection.keys(path, roles)
+        return self.selection.keys(path, roles)
 
     def nearest(self, text: str) -> list[str]:
         """The paths of modules and parameters that look most like a text."""
-        return self._selection.nearest(text)
+        return self.selection.nearest(text)
 
     # What is hooked.
 
@@ -136,6 +144,9 @@ class Watch:
             self._keep(criterion.register_forward_hook(Hook(self, Watch._criterion_ran, module=criterion)))
         self._describe(self.model)
         self._listen()
+        self._complain(about_model(self.model), is_gap=True)
+        self._complain(about_filters(self.configuration, self.selection), is_gap=False)
+        self._complain(about_fast_paths(self._modules.modules, self._nodes), is_gap=False)
 
     def _hook_model(self, model: nn.Module) -> None:
         self._keep(model.register_forward_pre_hook(Hook(self, Watch._forward_begins, module=model)))
@@ -180,6 +191,7 @@ class Watch:
         self.capture.configure(configuration)
         self._modules.see_to(configuration, self.capture.sheet.raised)
         self._state_absences(step)
+        self._complain(about_filters(configuration, self.selection), is_gap=False)
 
     def _raise(self, raised: Mapping[Key, Depth]) -> None:
         if raised is not self.capture.sheet.raised:
@@ -278,9 +290,17 @@ class Watch:
             self.recording.append(gap_block(GapCause.UNSUPPORTED, detail, time_ns=now))
 
     def _state_absences(self, step: int | None) -> None:
-        left_out = self._selection.left_out(self.configuration)
+        left_out = self.selection.left_out(self.configuration)
         absent = absences(self.configuration, stride=self.capture.stride, left_out=left_out)
         self._intervals.change(absent, step)
+
+    def _complain(self, complaints: Iterable[str], *, is_gap: bool) -> None:
+        for complaint in complaints:
+            logger.warning("%s", complaint)
+            if is_gap:
+                self.recording.append(
+                    gap_block(GapCause.UNSUPPORTED, complaint, time_ns=self.recording.clock.wall_ns())
+                )
 
     @guarded
     def _close_capture(self) -> None:
