@@ -160,3 +160,7 @@ class Observer(Protocol):
     def settled(self, rows: "Sequence[Row]", /) -> object:
         """A step ended: the rows whose numbers have become known since the last, in order of time; may be none."""
         ...
+
+    def closed(self) -> object:
+        """The watch has come off: nothing is measured any more."""
+        ...
