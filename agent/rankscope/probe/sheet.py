@@ -14,7 +14,7 @@ from rankscope.probe.meters import MAX_PENDING, Accelerator, DeviceMeter, HostMe
 from rankscope.probe.model_rows import gap_block
 from rankscope.probe.ports import Observer, OpenStep, Recording
 from rankscope.probe.rows import UNKNOWN, Columns, Row, Subject
-from rankscope.probe.scaling import GRADIENTS, SKIPPED, unscale
+from rankscope.probe.scaling import SCALED_ROLES, SKIPPED, unscale
 from rankscope.probe.tensors import Measurable, Unsupported, measurable
 from rankscope_proto.names import GapCause, Phase
 
@@ -69,6 +69,12 @@ class Sheet:
         self.measured = []
         if self.finishing.scaling is not None:
             self.finishing.scaling.begin(step.step)
+
+    def next_microstep(self) -> None:
+        """A backward is over; the next is another microstep's."""
+        self.microstep += 1
+        if self.finishing.scaling is not None:
+            self.finishing.scaling.microstep_ends()
 
     def end(self) -> None:
         """The step is over: hand its rows over, and start those on devices on their way."""
@@ -133,6 +139,17 @@ class Sheet:
                 self._show(values, rows)
         return made
 
+    def take(self, values: Sequence[Tensor], rows: Sequence[Row], *, depth: Depth) -> None:
+        """Measure what rows of `row` are about, where that is no tensor of the model."""
+        batches: dict[torch.device, tuple[list[Tensor], list[Row]]] = {}
+        for tensor, row in zip(values, rows, strict=True):
+            batch = batches.setdefault(tensor.device, ([], []))
+            batch[0].append(tensor)
+            batch[1].append(row)
+        for device, (tensors, of_device) in batches.items():
+            self._look(self.meter(device), tensors, rows=of_device, depth=depth)
+        self.measured += rows
+
     @staticmethod
     def _look(meter: Meter, values: Sequence[Tensor], *, rows: Sequence[Row], depth: Depth) -> None:
         if depth >= Depth.TABLE:
@@ -177,7 +194,7 @@ class Sheet:
             step=self.number,
             microstep=self.microstep,
             call=call,
-            loss_scale=None if scaling is None or subject.role not in GRADIENTS else scaling.live(),
+            loss_scale=None if scaling is None or subject.role not in SCALED_ROLES else scaling.live(),
         )
 
     def prepared(self, subject: Subject, tensor: Tensor) -> Measurable | None:

@@ -62,6 +62,22 @@ def l2_norm(tensor: Tensor) -> float:
     return number(_torch.linalg.vector_norm(tensor, dtype=torch.float64))
 
 
+def norm_ratio(moved: Tensor, weight: Tensor) -> Tensor:
+    """Norm of one tensor over that of another, 0-d; each accumulated in fp64, and on its device."""
+    norm = _torch.linalg.vector_norm
+    return (norm(moved, dtype=torch.float64) / norm(weight, dtype=torch.float64)).float()
+
+
+def sample(amount: int, below: int, *, seed: int) -> Tensor:
+    """int64[amount], ascending, without repetition, each below `below`; the global generator is not touched."""
+    generator = torch.Generator().manual_seed(seed)
+    # Drawn with repetition first: a permutation of all would cost 8 bytes for each.
+    drawn = _torch.unique(_torch.randint(0, below, (2 * amount,), generator=generator))
+    if drawn.numel() < amount:
+        return _torch.randperm(below, generator=generator)[:amount].sort().values
+    return drawn[_torch.randperm(drawn.numel(), generator=generator)[:amount]].sort().values
+
+
 def foreach_norm(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
     """The norm of each tensor, in few launches."""
     return _torch._foreach_norm(tensors, order)
