@@ -77,7 +77,7 @@ def across(frame: Frame, stage: Across) -> Frame:
         stage: Over what, of what, by what.
     """
     frame.cut()
-    keys = [key_of_groups(named, frame.scope) for named in stage.by]
+    keys = [key_of_groups(named, frame) for named in stage.by]
     axis = _axis(frame, stage.axis)
     if axis.present is not None:
         frame.conditions.append(axis.present.copy())
@@ -112,7 +112,7 @@ def _missing_ranks(there: Expr, size: Source) -> Made:
 
 
 def _of_values(frame: Frame, stage: Across, *, axis: Source, there: Expr) -> Frame:
-    keys = [key_of_groups(named, frame.scope) for named in stage.by]
+    keys = [key_of_groups(named, frame) for named in stage.by]
     asked, level = stage.reduced, frame.level + 1
     side = source(asked.arguments[0], frame.scope)
     value = side.or_null if asked.function == "agree" else countable(side)

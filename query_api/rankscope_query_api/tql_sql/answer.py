@@ -43,11 +43,17 @@ class Shown:
         name: Its key in the item; a time adds `<name>_ns`, a duration has `<name>_ns` only.
         value: The expression selected for it.
         write: Adds the value to an item.
+        column: What the stages behind call it; "": no stage made it.
     """
 
     name: str
     value: Expr
     write: Writer
+    column: str = ""
+
+
+Made = Mapping[str, Shown]
+"""The columns that stages made so far, by what is written for them."""
 
 
 def _write_plain(item: Item, name: str, value: object, /) -> None:
@@ -179,20 +185,29 @@ def of_field(field: Field, scope: Scope) -> Shown:
     is_step = field.name == "step" and field.origin is Origin.ROW
     side = source(field, scope)
     shown = side.value if side.absent is not None else side.or_null
-    return Shown(key_of(field), column("step") if is_step else shown, writer_of(field))
+    return Shown(key_of(field), column("step") if is_step else shown, _writer_of_field(field))
 
 
-def of_column(named: Column, scope: Scope) -> Shown:
-    """One value that a query selects."""
+def of_column(named: Column, scope: Scope, *, made: Made) -> Shown:
+    """One value that a query selects; a column that a stage made stays written as it is."""
     value = named.value
+    if isinstance(value, Output):
+        known = made[value.name]
+        return replace(known, name=name_of_column(named, made), column=named.name)
     if isinstance(value, Field) and value.origin is Origin.ROW:
-        return of_field(value, scope)
-    return Shown(name_of_column(named), source(value, scope).or_null, writer_of(value))
+        return replace(of_field(value, scope), column=named.name)
+    return Shown(name_of_column(named, made), source(value, scope).or_null, writer_of(value, made), named.name)
 
 
-def name_of_column(named: Column) -> str:
+def name_of_column(named: Column, made: Made) -> str:
     """The key under which items hold a value that a query names."""
-    return key_of(named.value) if isinstance(named.value, Field) else named.name
+    match named.value:
+        case Field():
+            return key_of(named.value)
+        case Output(name=name) if name == named.name:
+            return made[name].name
+        case _:
+            return named.name
 
 
 def key_of(field: Field) -> str:
@@ -209,15 +224,17 @@ def _is_own(field: Field) -> bool:
     return field.origin.value == field.entity.value
 
 
-def writer_of(value: Value) -> Writer:
+def writer_of(value: Value, made: Made) -> Writer:
     """How a value is written."""
     match value:
         case Field():
             return _writer_of_field(value)
         case Apply(function="coalesce" | "min" | "max"):
-            return writer_of(value.arguments[0])
+            return writer_of(value.arguments[0], made)
         case History():
-            return _BY_TYPE.get(value.type) or writer_of(value.value)
+            return _BY_TYPE.get(value.type) or writer_of(value.value, made)
+        case Output() if value.type is not Type.INTEGER:  # of a list it is the length
+            return made[value.name].write
         case Constant() | Key() | Arithmetic() | Apply() | Output():
             return writer_of_type(value.type)
 

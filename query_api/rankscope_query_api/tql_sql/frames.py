@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import Entity
-from rankscope_query_api.tql_sql.answer import Shown
+from rankscope_query_api.tql_sql.answer import Made, Shown
 from rankscope_query_api.tql_sql.expressions import alias, all_of, from_query
 from rankscope_query_api.tql_sql.order import SortKey, order_by, row_order
 from rankscope_query_api.tql_sql.scope import Scope
@@ -61,6 +61,11 @@ class Frame:
     is_grouped: bool = False
     is_in_order: bool = False
     level: int = 0
+
+    @property
+    def made(self) -> Made:
+        """The columns that the stages made, by what further stages call them."""
+        return {shown.column: shown for shown in self.shown or ()}
 
     def cut(self) -> None:
         """Makes the limit so far one of the rows that further stages see."""

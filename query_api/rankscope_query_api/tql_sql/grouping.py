@@ -54,12 +54,13 @@ class GroupKey:
         return Source(value, present, nullable=True, absent=None, is_float=side.is_float, table=side.table)
 
 
-def key_of_groups(named: Column, scope: Scope) -> GroupKey:
+def key_of_groups(named: Column, frame: Frame) -> GroupKey:
     """A value to group by: floats that are equal are spelt alike. To group by NULL took half as long again."""
-    side = source(named.value, scope)
+    side = source(named.value, frame.scope)
     value = side.or_null if side.absent is None else side.value
     inside = one_spelling(value) if side.is_float else value
-    return GroupKey(named.name, name_of_column(named), writer_of(named.value), inside, side)
+    key, write = name_of_column(named, frame.made), writer_of(named.value, frame.made)
+    return GroupKey(named.name, key, write, inside, side)
 
 
 def stretches(every: Every, rows: Scope) -> GroupKey:
@@ -112,20 +113,28 @@ def grouped(
         lambda: exp.Select(from_=from_query(inner, f"groups_{level}")),
         order,
         list(order),
-        tuple(_shown(keys, [asked for asked, _ in made], outputs=outputs)),
+        tuple(_shown(keys, [asked for asked, _ in made], outputs=outputs, before=frame.made)),
         is_grouped=True,
         level=level,
     )
 
 
-def _shown(keys: Sequence[GroupKey], made: Sequence[Reduced], *, outputs: Mapping[str, Source]) -> Iterator[Shown]:
+def _shown(
+    keys: Sequence[GroupKey],
+    made: Sequence[Reduced],
+    *,
+    outputs: Mapping[str, Source],
+    before: Mapping[str, Shown],
+) -> Iterator[Shown]:
+    """The columns; a key that is an aggregate's name, too, gives way to the whole name: `gap.count` beside `count`."""
+    taken = {asked.name for asked in made}
     for key in keys:
-        yield Shown(key.key, outputs[key.name].or_null, key.write)
+        yield Shown(key.name if key.key in taken else key.key, outputs[key.name].or_null, key.write, key.name)
     for asked in made:
-        yield Shown(asked.name, outputs[asked.name].value.copy(), _writer(asked))
+        yield Shown(asked.name, outputs[asked.name].value.copy(), _writer(asked, before), asked.name)
 
 
-def _writer(asked: Reduced) -> Writer:
+def _writer(asked: Reduced, before: Mapping[str, Shown]) -> Writer:
     if asked.function in _PICKING:
-        return writer_of(asked.arguments[0])
+        return writer_of(asked.arguments[0], before)
     return write_list if asked.type is Type.LIST else writer_of_type(asked.type)

@@ -5,7 +5,6 @@ around it where it must: behind a limit, and around groups.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from sqlglot.expressions.core import Expr
@@ -13,7 +12,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql import typed
 from rankscope_query_api.tql_sql.across import across
 from rankscope_query_api.tql_sql.aggregates import reduced
-from rankscope_query_api.tql_sql.answer import Shown, of_column
+from rankscope_query_api.tql_sql.answer import of_column
 from rankscope_query_api.tql_sql.frames import Frame
 from rankscope_query_api.tql_sql.grouping import grouped, key_of_groups, stretches
 from rankscope_query_api.tql_sql.order import row_order, value_order
@@ -58,19 +57,9 @@ def _filter(frame: Frame, stage: typed.Filter) -> Frame:
 
 def _select(frame: Frame, stage: typed.Select) -> Frame:
     """Later stages name the columns; no SELECT is put around, what they stand for is still there."""
-    written = {shown.name: shown for shown in frame.shown or ()} if frame.is_grouped else {}
-    frame.shown = tuple(_of_select(named, frame.scope, written=written) for named in stage.columns)
+    frame.shown = tuple(of_column(named, frame.scope, made=frame.made) for named in stage.columns)
     frame.scope = frame.scope.behind({named.name: source(named.value, frame.scope) for named in stage.columns})
     return frame
-
-
-def _of_select(named: typed.Column, scope: Scope, *, written: dict[str, Shown]) -> Shown:
-    """A selected value; a column that a grouping made is written as that one is."""
-    shown = of_column(named, scope)
-    if isinstance(named.value, typed.Output) and named.value.name in written:
-        known = written[named.value.name]
-        return replace(shown, value=known.value, write=known.write)
-    return shown
 
 
 def _order(frame: Frame, stage: typed.Order) -> Frame:
@@ -93,7 +82,7 @@ def _limit(frame: Frame, stage: typed.Limit) -> Frame:
 
 
 def _aggregate(frame: Frame, stage: typed.Aggregate) -> Frame:
-    keys = [key_of_groups(named, frame.scope) for named in stage.by]
+    keys = [key_of_groups(named, frame) for named in stage.by]
     if stage.every is not None:
         keys.append(stretches(stage.every, frame.rows))
     made = [reduced(one, frame.scope, rows=frame.rows, order=frame.order) for one in stage.reduced]
