@@ -231,6 +231,8 @@ class Pump:
             self._sealer.add(part)
             if self._sealer.is_full:
                 self._seal()
+                # Now, since one item may be 64 batches of kept values, which are made one at a time.
+                self._deliver()
 
     def _seal(self) -> None:
         self._seal_at = time.monotonic() + SEAL_S

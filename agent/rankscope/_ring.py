@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rankscope._block import Block
+    from rankscope._kept_values import KeptValues
     from rankscope._metric_rows import MetricRows
     from rankscope._span import Span
     from rankscope._span_events import SpanEvent
 
-    Item = Span | SpanEvent | MetricRows | Block
+    Item = Span | SpanEvent | MetricRows | KeptValues | Block
 
 WAKE_ROWS = 2_000
 """Rows that wait before the sealing thread is woken: a full batch."""

@@ -7,7 +7,7 @@ Sequence numbers start at 0; where batches found no room and were taken back, a 
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
@@ -16,6 +16,7 @@ from rankscope._block import Block, Column
 from rankscope._bounds import NAME, PART_ROWS, bounded, cut, parts, text_size
 from rankscope._columns import Dictionary, block_of, check, fill
 from rankscope._export import SealedBatch
+from rankscope._kept_values import KeptValues, Sent
 from rankscope._masks import Masks
 from rankscope._metric_rows import MetricRows, metric_block, metric_size, names_size
 from rankscope._span_columns import span_block, span_size
@@ -86,6 +87,7 @@ class Sealer:
         self._calls: list[MetricRows] = []
         self._blocks: dict[str, list[Block]] = {}
         self._losses: dict[tuple[str, GapCause, Seqs], _Loss] = {}
+        self._sent = Sent()
         self.rows = 0
         self._size = self._text = 0
 
@@ -103,15 +105,20 @@ class Sealer:
         """Whether the batch surely stays below the hard limit with the item; else seal first."""
         return not isinstance(item, Block) or not self.rows or self._size + _block_size(item) < MAX_BYTES // 2
 
-    def parts(self, item: "Item") -> "Sequence[Part]":
-        """What to add for a finished item: it, or a large one in parts; a malformed block becomes a gap."""
+    def parts(self, item: "Item") -> "Iterable[Part]":
+        """What to add for a finished item: it, or a large one in parts; a malformed block becomes a gap.
+
+        Parts of kept values are made one at a time, as they are taken.
+        """
         try:
             return self._parts(item)
         except Exception as error:  # noqa: BLE001  # a row that cannot be built is counted, whatever is wrong with it
             self._refuse(item.section, item.count, error=error)
             return ()
 
-    def _parts(self, item: "Item") -> "Sequence[Part]":
+    def _parts(self, item: "Item") -> "Iterable[Part]":
+        if isinstance(item, KeptValues):
+            return (bounded(block) for block in self._sent.blocks(item))
         if isinstance(item, MetricRows):
             if not item.text_bytes and item.count <= PART_ROWS:
                 return (item,)
@@ -163,6 +170,8 @@ class Sealer:
             seqs: The batches that held them, if any.
         """
         now_ns = self._clock.wall_ns()
+        if dropped.get(KeptValues.section):
+            self._sent.forget()
         for section, rows in dropped.items():
             self._lost[section] += rows
             known = section if section in SECTION_BY_NAME else ""
@@ -385,4 +394,6 @@ def _block_size(block: Block) -> int:
         size += _VALUE_BYTES * len(column)
         if column and isinstance(column[0], str):
             size += sum(map(len, set(cast("Sequence[str]", column))))
+        elif column and isinstance(column[0], bytes):
+            size += sum(map(len, cast("Sequence[bytes]", column)))
     return size

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rankscope._block import Block
+from rankscope._kept_values import KeptValues
 from rankscope.probe.depth import Depth, Key
 from rankscope_proto.names import Phase
 
@@ -96,7 +97,7 @@ class Recording(Protocol):
         """The clocks that every row of the run is stamped with."""
         ...
 
-    def append(self, item: Block, /) -> object:
+    def append(self, item: Block | KeptValues, /) -> object:
         """Take rows; never blocks, never raises."""
         ...
 
