@@ -118,6 +118,8 @@ class CaptureConfiguration:
         values: Which values level 3 keeps.
         triggers: Breakpoints.
         budget: Most share of step time that capturing may cost, above 0; the stride grows until it holds. None: any.
+        whole_updates: Keep the whole difference that an optimizer makes, and its table, instead of a sample's norm;
+            costs a copy of the weights while it runs.
     """
 
     name: str = "watch"
@@ -129,6 +131,7 @@ class CaptureConfiguration:
     values: Values = Values()
     triggers: tuple[Trigger, ...] = ()
     budget: float | None = 0.02
+    whole_updates: bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -179,7 +182,7 @@ def _bound(what: str, amount: int, *, most: int) -> None:
 
 _PARTS: Mapping[str, type[Any]] = {"values": Values, "triggers": Trigger, "roles": Role, "part": Part, "action": Action}
 _LISTS = {"include", "exclude", "roles", "triggers", "slices"}
-_SWITCHES = {"precise", "once"}
+_SWITCHES = {"precise", "once", "whole_updates"}
 _TEXTS = {"name", "node", "predicate", "include", "exclude"}
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from torch import nn
+    from torch.amp.grad_scaler import GradScaler
     from torch.optim import Optimizer
 
 _LISTS = {"include", "exclude", "roles"}
@@ -26,7 +27,10 @@ class WatchOptions(TypedDict, total=False):
     """Keyword arguments of `watch`; all may be left out.
 
     Attributes:
-        optimizer: Its `step` becomes the optimizer phase.
+        optimizer: Its `step` becomes the optimizer phase, and from level 2 on says how far each weight moved;
+            several in a sequence.
+        scaler: The gradient scaler that training scales its losses with: gradients are divided by its scale, and
+            steps that it leaves out are marked.
         loader: The iterable of batches; each fetch becomes an input phase. Wrapped in place.
         loss: The criterion; its output is the loss of the step.
         level: 0: phases and the loss's finiteness. 1: also the finiteness of layer outputs in every
@@ -38,12 +42,14 @@ class WatchOptions(TypedDict, total=False):
         exclude: Globs; what matches is left out, also where `include` matches.
         roles: What is captured; empty: all that the level has.
         budget: Most share of step time that capturing may cost; None: no limit.
+        whole_updates: Keep the whole difference that an optimizer makes instead of a sample's norm.
         configuration: All of the above at once, instead of it.
         capture_file: JSON file in which another process may write a configuration, beside it perhaps `from_step`.
             It is looked at when a step begins, once a second at most, and need not be there.
     """
 
-    optimizer: "Optimizer | None"
+    optimizer: "Optimizer | Sequence[Optimizer] | None"
+    scaler: "GradScaler | None"
     loader: Any
     loss: "nn.Module | None"
     level: int | None
@@ -52,6 +58,7 @@ class WatchOptions(TypedDict, total=False):
     exclude: Sequence[str]
     roles: Sequence[Role]
     budget: float | None
+    whole_updates: bool
     configuration: CaptureConfiguration | None
     capture_file: "str | PathLike[str] | None"
 

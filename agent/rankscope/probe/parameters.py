@@ -16,6 +16,7 @@ from rankscope.probe.depth import Key
 from rankscope.probe.graph import Node, joined, own_parameters
 from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.rows import Subject
+from rankscope.probe.torch_inner import is_fully_sharded
 from rankscope_proto.names import Role
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Parameters:
         nodes: The model's modules.
         configuration: Filters by path.
         guard: Of the watch.
+
+    Attributes:
+        are_fully_sharded: Whether data parallelism shards them, so that gradients arrive reduced.
     """
 
     def __init__(self, nodes: Sequence[Node], configuration: CaptureConfiguration, *, guard: Guard) -> None:
@@ -58,6 +62,7 @@ class Parameters:
         self._by_id: dict[int, Tracked] = {}
         self._handles: list[RemovableHandle] = []
         self._accumulated: Callable[[Tracked], None] | None = None
+        self.are_fully_sharded = any(is_fully_sharded(node.module) for node in nodes)
 
     def configure(self, configuration: CaptureConfiguration) -> None:
         """Report what another configuration wants, from the next `arm` on."""

@@ -130,6 +130,7 @@ class Row:
         numbers: The statistics.
         call: Which call of its module inside the microstep, from 0.
         loss_scale: What a gradient is multiplied with, where a scaler is known.
+        is_void: Whether a later one has taken its place, so that it never leaves.
     """
 
     subject: Subject
@@ -142,6 +143,7 @@ class Row:
     numbers: Numbers = UNKNOWN
     call: int = 0
     loss_scale: LossScale | None = None
+    is_void: bool = False
 
 
 class Columns:

@@ -222,7 +222,7 @@ class Sheet:
             overdue = meter.overdue()
             if overdue:
                 self.gap(GapCause.BUDGET, f"{overdue} rows had not left the device after {MAX_PENDING} steps")
-        rows = self.finishing.finished(rows, wait=wait)
+        rows = self.finishing.finished([row for row in rows if not row.is_void], wait=wait)
         rows.sort(key=_time_of)  # the order of rows is the order in which things ran
         self.is_nonfinite |= any(row.numbers.nonfinite_count for row in rows if not row.flags & SKIPPED)
         # Apart, since the rows of a check have no norms, and norms are half of a row's bytes.

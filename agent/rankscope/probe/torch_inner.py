@@ -5,7 +5,7 @@ Every one is there from torch 2.4 to 2.13; a release that moves one breaks this 
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -48,6 +48,18 @@ def is_sole_hook(parameter: Tensor) -> bool:
     return len(cast("Any", parameter)._post_accumulate_grad_hooks or ()) <= 1
 
 
+class Removable(Protocol):
+    """A hook that was put on."""
+
+    def remove(self) -> object:
+        """Take it off."""
+        ...
+
+
+on_gradient = cast("Callable[[Tensor, Callable[[Tensor], None]], Removable]", Tensor.register_hook)
+"""Has a tensor's gradient told when autograd has computed it."""
+
+
 def live_scale(scaler: object) -> Tensor | None:
     """What a gradient scaler multiplies losses with now, where it keeps it; None: nothing was scaled yet, or it is off.
 
@@ -55,6 +67,16 @@ def live_scale(scaler: object) -> Tensor | None:
     """
     known = cast("Any", scaler)
     return cast("Tensor | None", known._get_scale_async()) if known.is_enabled() else None
+
+
+def leaves_out_itself(optimizer: object) -> bool:
+    """Whether a scaler has handed an optimizer its overflow check: a step that begins may still change nothing."""
+    return getattr(optimizer, "found_inf", None) is not None
+
+
+def is_fully_sharded(module: object) -> bool:
+    """Whether data parallelism shards the module's parameters, so that a gradient of theirs is reduced already."""
+    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
 def l2_norm(tensor: Tensor) -> float:

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
