@@ -6,13 +6,15 @@ same tensor has the same path however it is trained. A module or a parameter met
 weights) is the first node's alias, not a node of its own.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from rankscope.probe.adapters import Adapter
 from rankscope_proto.names import LayerType
 
 WRAPPED_NAMES = {
@@ -20,22 +22,14 @@ WRAPPED_NAMES = {
     "DataParallel": "module",
     "OptimizedModule": "_orig_mod",
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "ActivationWrapper": "_checkpoint_wrapped_module",
 }
-"""Wrapper classes and the name under which each keeps the module it wraps."""
+"""Wrapper classes, also as bases of others, and the name under which each keeps the module it wraps."""
 
-_TYPE_WORDS: tuple[tuple[LayerType, tuple[str, ...]], ...] = (
-    (LayerType.ROUTER, ("router",)),
-    (LayerType.EXPERT, ("expert",)),
-    (LayerType.MOE, ("moe",)),
-    (LayerType.ATTENTION, ("attention", "attn")),
-    (LayerType.NORM, ("norm",)),
-    (LayerType.EMBEDDING, ("embed",)),
-    (LayerType.CONV, ("conv",)),
-    (LayerType.MLP, ("mlp", "feedforward", "feed_forward", "ffn")),
-    (LayerType.HEAD, ("head", "classifier")),
-)
-_TYPE_NAMES = {"wte": LayerType.EMBEDDING, "wpe": LayerType.EMBEDDING, "ln_f": LayerType.NORM}
+_NUMBER = re.compile(r"\d+$")
+
+_MIXED_IN = {"FSDPModule", "ReplicateModule", "DDP"}
+"""Classes that torch puts before a module's own: `fully_shard` makes a `Linear` an `FSDPLinear`."""
 
 
 @dataclass(slots=True)
@@ -62,9 +56,8 @@ class Node:
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module inside data-parallel, compiler and checkpoint wrappers."""
-    name = WRAPPED_NAMES.get(type(module).__name__)
-    inner = None if name is None else dict(children_of(module)).get(name)
+    """The module inside data-parallel, sharding, compiler and checkpoint wrappers."""
+    inner = _inside(module)
     return module if inner is None else unwrapped(inner)
 
 
@@ -72,9 +65,23 @@ def data_parallel(model: nn.Module) -> DistributedDataParallel | None:
     """The data-parallel wrapper around the model, also inside the compiler's."""
     if isinstance(model, DistributedDataParallel):
         return model
-    name = WRAPPED_NAMES.get(type(model).__name__)
-    inner = None if name is None else dict(children_of(model)).get(name)
+    inner = _inside(model)
     return None if inner is None else data_parallel(inner)
+
+
+def _inside(module: nn.Module) -> nn.Module | None:
+    """What a wrapper wraps; None: it is none."""
+    names = [name for base in type(module).__mro__ if (name := WRAPPED_NAMES.get(base.__name__))]
+    return dict(children_of(module)).get(names[0]) if names else None
+
+
+def written_class(module: nn.Module) -> type:
+    """The class that the author of the model wrote: sharding and parametrisation put one of their own before it."""
+    lineage = type(module).__mro__
+    for place, base in enumerate(lineage):
+        if base.__name__ in _MIXED_IN and base.__module__.startswith("torch.distributed"):
+            return lineage[place + 1]
+    return lineage[1] if lineage[0].__module__ == "torch.nn.utils.parametrize" else lineage[0]
 
 
 def children_of(module: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -97,10 +104,22 @@ def joined(path: str, name: str) -> str:
 def nodes_of(model: nn.Module, root: str = "") -> list[Node]:
     """Every module once, parents before children, in the order the model declares them; `root` is the model's path."""
     top = Node(root, "", unwrapped(model), None, LayerType.OTHER, is_block=False)
-    nodes: dict[int, Node] = {}
-    _visit(top, nodes)
-    _note_tied_parameters(nodes.values())
-    return list(nodes.values())
+    nodes = _Visit(top).nodes
+    _note_tied_parameters(nodes)
+    return nodes
+
+
+def state_of(nodes: Sequence[Node]) -> int:
+    """A number that is another when modules were replaced, added or removed, or parameters frozen or unfrozen.
+
+    A parameter that was replaced by one of its shape and type (`load_state_dict(assign=True)`) changes nothing.
+    """
+    parts: list[object] = []
+    for node in nodes:
+        parts.extend(id(child) for _, child in children_of(node.module))
+        for name, parameter in own_parameters(node.module):
+            parts += (name, parameter.requires_grad, parameter.shape, parameter.dtype)
+    return hash(tuple(parts))
 
 
 def observed(nodes: list[Node]) -> list[Node]:
@@ -116,48 +135,65 @@ def observed(nodes: list[Node]) -> list[Node]:
     ]
 
 
-def _visit(node: Node, nodes: dict[int, Node]) -> None:
-    known = nodes.get(id(node.module))
-    if known is not None:
-        known.aliases.append(node.path)
-        return
-    nodes[id(node.module)] = node
-    for name, child in children_of(node.module):
-        _visit(_child(node, name, module=unwrapped(child)), nodes)
+class _Visit:
+    """Makes the nodes of a model.
+
+    Attributes:
+        nodes: Found so far, parents before children.
+    """
+
+    def __init__(self, top: Node) -> None:
+        self.nodes: list[Node] = []
+        self._known: dict[int, Node] = {}
+        self._top = top
+        self._adapter = Adapter.of(_names_in(top.module))
+        self._visit(top)
+
+    def _visit(self, node: Node) -> None:
+        known = self._known.get(id(node.module))
+        if known is not None:
+            known.aliases.append(node.path)
+            return
+        self._known[id(node.module)] = node
+        self.nodes.append(node)
+        for name, child in children_of(node.module):
+            self._visit(self._child(node, name, module=unwrapped(child)))
+
+    def _child(self, parent: Node, name: str, *, module: nn.Module) -> Node:
+        index = _block_number(parent, name, module=module)
+        return Node(
+            path=joined(parent.path, name),
+            parent=parent.path,
+            module=module,
+            layer_index=parent.layer_index if index is None else index,
+            layer_type=self._adapter.type_of(
+                written_class(module).__name__, name, parent=parent.layer_type, is_top=parent is self._top
+            ),
+            is_block=index is not None,
+        )
 
 
-def _child(parent: Node, name: str, *, module: nn.Module) -> Node:
-    is_block = _is_block(parent, name, module=module)
-    own_type = guess_type(type(module).__name__, name)
-    return Node(
-        path=joined(parent.path, name),
-        parent=parent.path,
-        module=module,
-        layer_index=int(name) if is_block else parent.layer_index,
-        layer_type=parent.layer_type if own_type is LayerType.OTHER else own_type,
-        is_block=is_block,
-    )
+def _names_in(module: nn.Module) -> Iterator[str]:
+    for name, child in children_of(module):
+        yield name
+        yield from _names_in(unwrapped(child))
 
 
-def _is_block(parent: Node, name: str, *, module: nn.Module) -> bool:
-    """A numbered member of a list, or of a sequence that repeats its class; experts are parts of a block."""
-    if not name.isdigit() or parent.layer_type is LayerType.EXPERT:
-        return False
+def _block_number(parent: Node, name: str, *, module: nn.Module) -> int | None:
+    """The number of a repeated block, None of what is none; experts are parts of a block.
+
+    A block is a numbered member of a list, or of a sequence or an inner list that repeats its class.
+    """
+    number = _NUMBER.search(name)
+    if number is None or parent.layer_type is LayerType.EXPERT:
+        return None
+    kind = written_class(module)
+    is_repeated = sum(written_class(unwrapped(other)) is kind for _, other in children_of(parent.module)) > 1
     if isinstance(parent.module, nn.ModuleList):
-        return True
-    siblings = sum(type(other) is type(module) for _, other in children_of(parent.module))
-    return isinstance(parent.module, nn.Sequential) and parent.layer_index is None and siblings > 1
-
-
-def guess_type(class_name: str, name: str) -> LayerType:
-    """The semantic type a module's class, else its name, speaks of; OTHER where neither does."""
-    if name in _TYPE_NAMES:
-        return _TYPE_NAMES[name]
-    for text in (class_name.lower(), name.lower()):
-        for layer_type, words in _TYPE_WORDS:
-            if any(word in text for word in words):
-                return layer_type
-    return LayerType.OTHER
+        is_block = is_repeated or parent.layer_index is None
+    else:
+        is_block = isinstance(parent.module, nn.Sequential) and parent.layer_index is None and is_repeated
+    return int(number[0]) if is_block else None
 
 
 def _is_inside(path: str, blocks: list[str]) -> bool:

@@ -108,9 +108,11 @@ class Intervals:
         self._open = [*kept, *begun]
 
 
-def gap_block(cause: GapCause, detail: str, *, time_ns: int) -> Block:
-    """One `not_captured` row about tensor statistics, open at its end."""
-    return _row(Absence(cause, detail), start_ns=time_ns, steps=(None, None))
+def gap_block(
+    cause: GapCause, detail: str, *, time_ns: int, steps: tuple[int | None, int | None] = (None, None)
+) -> Block:
+    """One `not_captured` row about tensor statistics, of the steps from first to last, or open at its end."""
+    return _row(Absence(cause, detail), start_ns=time_ns, steps=steps, end_ns=None if steps[1] is None else time_ns)
 
 
 def _row(absence: Absence, *, start_ns: int, steps: tuple[int | None, int | None], end_ns: int | None = None) -> Block:
