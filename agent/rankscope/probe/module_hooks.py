@@ -97,6 +97,7 @@ class ModuleHooks:
 
     def _unhook(self, known: int) -> None:
         del self._hooked[known]
+        self._subjects.pop(known, None)
         for handle in self._handles.pop(known):
             handle.remove()
 

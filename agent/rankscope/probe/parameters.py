@@ -64,6 +64,12 @@ class Parameters:
         self._accumulated: Callable[[Tracked], None] | None = None
         self.are_fully_sharded = any(is_fully_sharded(node.module) for node in nodes)
 
+    def take(self, nodes: Sequence[Node]) -> None:
+        """Report the parameters of these modules, from the next `arm` on: the model has changed."""
+        self._nodes = nodes
+        self._subjects = {}
+        self.are_fully_sharded = any(is_fully_sharded(node.module) for node in nodes)
+
     def configure(self, configuration: CaptureConfiguration) -> None:
         """Report what another configuration wants, from the next `arm` on."""
         self._configuration = configuration

@@ -28,9 +28,13 @@ class Selection:
     """
 
     def __init__(self, nodes: Sequence[Node], loss: str) -> None:
+        self._loss = loss
+        self.take(nodes)
+
+    def take(self, nodes: Sequence[Node]) -> None:
+        """Choose among these modules: the model has changed."""
         self.nodes = nodes
         self._usual = {id(node) for node in observed(list(nodes))}
-        self._loss = loss
         self.node_at = {node.path: node for node in nodes}
 
     def outputs(self, configuration: CaptureConfiguration) -> list[Node]:

@@ -9,8 +9,8 @@ from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as check
 from rankscope.probe.attach import attach
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.adapters import guess_type
-from rankscope.probe.graph import nodes_of, observed
-from tests.agent.probe.trainings import LAYERS, Model, Recorded, Row
+from rankscope.probe.graph import nodes_of, observed, written_class
+from tests.agent.probe.trainings import LAYERS, Block, Model, Recorded, Row
 
 
 def paths(model: nn.Module) -> list[str]:
@@ -101,3 +101,46 @@ def test_filters_are_globs_on_paths() -> None:
     assert configuration.wants("blocks.1.linear.weight")
     assert not configuration.wants("head.bias")
     assert not configuration.wants("embed.weight")
+
+
+def test_a_model_that_changes_is_told_again_and_its_new_modules_are_looked_at() -> None:
+    recorded, model = Recorded(), Model()
+    attach(recorded.run, model, every=1)
+    codes = torch.zeros(1, 2, dtype=torch.long)
+
+    def step(number: int) -> None:
+        with recorded.run.step(number):
+            model(codes).sum().backward()
+
+    step(0)
+    step(1)
+    model.embed.weight.requires_grad_(False)
+    model.blocks[1] = Block(8)
+    model.head = nn.Linear(8, 4)
+    step(2)
+    step(3)
+
+    rows = recorded.rows("modules")
+    heads = [row["parameter_shapes"] for row in rows if row["path"] == "head"]
+    trainable = [row["parameter_trainable"] for row in rows if row["path"] == "embed"]
+    assert heads == [["16x8", "16"], ["4x8", "4"]]
+    assert trainable == [[1], [0]]
+    looked_at = [row["step"] for row in recorded.exporter.rows("tensor_stats") if row["name"] == "blocks.1"]
+    assert looked_at == [0, 1, 2, 3]
+
+
+def test_parameters_loaded_by_assignment_change_no_graph() -> None:
+    recorded, model = Recorded(), Model()
+    attach(recorded.run, model, every=1)
+
+    model.load_state_dict(Model().state_dict(), assign=True)
+    with recorded.run.step(0):
+        model(torch.zeros(1, 2, dtype=torch.long)).sum().backward()
+
+    assert len(recorded.rows("modules", path="head")) == 1
+
+
+def test_a_parametrised_layer_has_the_class_its_author_wrote() -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+
+    assert written_class(layer) is nn.Linear
