@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as checkpointing
 
+from rankscope.probe.adapters import guess_type
 from rankscope.probe.attach import attach
 from rankscope.probe.configuration import CaptureConfiguration
-from rankscope.probe.adapters import guess_type
 from rankscope.probe.graph import nodes_of, observed, written_class
 from tests.agent.probe.trainings import LAYERS, Block, Model, Recorded, Row
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agent.probe import ranked
+from tests.agent.probe import ranked, wrapped
 from tests.agent.probe.trainings import BACKWARD, FORWARD, GRAD, LOCAL, REDUCED, Row
 from tests.ground.ranks import Pool
 
@@ -60,3 +60,9 @@ def test_gradients_that_are_only_accumulated_are_not_called_reduced(pool: Pool) 
     for outcome in pool.run(ranked.accumulating):
         found = {(row["microstep"], row["flags"]) for row in outcome["tensor_stats"] if row["role"] == GRAD}
         assert found == {(0, LOCAL), (1, LOCAL), (1, REDUCED)}
+
+
+def test_every_wrapper_leaves_the_graph_as_its_author_wrote_it(pool: Pool) -> None:
+    for outcome in pool.run(wrapped.graphs):
+        assert outcome["plain"][1][:2] == ("embed", "Embedding")
+        assert all(graph == outcome["plain"] for graph in outcome.values())
