@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rankscope._run import Run
-    from rankscope.probe import Watch, WatchOptions
+    from rankscope.probe.local import LocalProbe
+    from rankscope.probe.options import WatchOptions
 
 
 class Last(NamedTuple):
@@ -90,7 +91,7 @@ def finish() -> None:
         _Slot.run.finish()
 
 
-def watch(model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
+def watch(model: "nn.Module", **options: "Unpack[WatchOptions]") -> "LocalProbe":
     """Observe a model's tensors and the phases of its steps, in the current run.
 
     Raises:

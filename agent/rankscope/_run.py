@@ -38,7 +38,8 @@ from rankscope_proto.names import RunStatus
 if TYPE_CHECKING:
     from torch import nn
 
-    from rankscope.probe import Watch, WatchOptions
+    from rankscope.probe.local import LocalProbe
+    from rankscope.probe.options import WatchOptions
 
 HOOK_FAILED = "texts masked whole, since the redact hook failed on them"
 """The fault that counts them."""
@@ -317,14 +318,14 @@ class Run:
         """
         self._recording.append(alert_block(self._recording, title, text=text, level=level))
 
-    def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "Watch":
+    def watch(self, model: "nn.Module", **options: "Unpack[WatchOptions]") -> "LocalProbe":
         """Observe a model's tensors and the phases of its steps; see `rankscope.watch`.
 
         Raises:
             ConfigError: an option asks for something that cannot be.
         """
         check_torch()
-        from rankscope.probe import attach
+        from rankscope.probe.attach import attach
 
         return attach(self, model, **options)
 

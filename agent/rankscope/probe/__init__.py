@@ -1,10 +1,53 @@
 """What is captured from a running PyTorch model: spans of its phases and statistics of its tensors.
 
-`Run.watch` calls `attach`. Importing this package imports torch; `rankscope` itself does not.
+`Run.watch` returns a `LocalProbe`; a program that is to run on other sources too keeps to `RuntimeProbe`.
+Importing this package does not import torch: what is said about probes can be sent to where there is none.
 """
 
-from rankscope.probe.attach import attach
-from rankscope.probe.options import WatchOptions
-from rankscope.probe.watch import Watch
+from typing import TYPE_CHECKING
 
-__all__ = ["Watch", "WatchOptions", "attach"]
+from rankscope.probe.configuration import Action, CaptureConfiguration, Part, Trigger, Values
+from rankscope.probe.contract import (
+    Breakpoint,
+    CapturedTensor,
+    CaptureHandle,
+    Description,
+    EventFilter,
+    GapEvent,
+    HitEvent,
+    NodeInfo,
+    NodeKind,
+    ProbeEvent,
+    RuntimeProbe,
+    SpanEvent,
+    StatisticsEvent,
+    Subscription,
+)
+
+if TYPE_CHECKING:
+    from rankscope.probe.local import LocalProbe
+else:
+    from rankscope.probe.late import __getattr__  # noqa: F401 -- Python asks it for `LocalProbe`
+
+__all__ = [
+    "Action",
+    "Breakpoint",
+    "CaptureConfiguration",
+    "CaptureHandle",
+    "CapturedTensor",
+    "Description",
+    "EventFilter",
+    "GapEvent",
+    "HitEvent",
+    "LocalProbe",
+    "NodeInfo",
+    "NodeKind",
+    "Part",
+    "ProbeEvent",
+    "RuntimeProbe",
+    "SpanEvent",
+    "StatisticsEvent",
+    "Subscription",
+    "Trigger",
+    "Values",
+]

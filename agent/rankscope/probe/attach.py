@@ -1,4 +1,4 @@
-"""The one way to a watch, and the rules for more than one.
+"""The one way to a probe of a model in this process, and the rules for more than one.
 
 Watching a model again replaces its watch: the earlier one is detached, so nothing is recorded twice.
 Further models of the same run get a path prefix of their own (`model2`, `model3`, …), so that the
@@ -6,19 +6,23 @@ generator's and the discriminator's `0.weight` stay two tensors.
 """
 
 import logging
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 from weakref import WeakSet
 
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from rankscope.errors import ConfigError
 from rankscope.probe.graph import unwrapped
+from rankscope.probe.local import LocalProbe
 from rankscope.probe.options import WatchOptions, configuration_of
 from rankscope.probe.ports import Recording
 from rankscope.probe.watch import Watch
+from rankscope_proto.names import RunStatus
 
 if TYPE_CHECKING:
     from rankscope._run import Run
@@ -28,7 +32,7 @@ logger = logging.getLogger(__name__)
 _live: WeakSet[Watch] = WeakSet()
 
 
-def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Watch:
+def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> LocalProbe:
     """Hook a run into a model.
 
     Args:
@@ -37,18 +41,19 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Wat
         **options: See `WatchOptions`.
 
     Returns:
-        The watch; it is live.
+        The probe; it is live.
 
     Raises:
-        ConfigError: If an option is of the wrong kind or out of range.
+        ConfigError: If an option is of the wrong kind or out of range, or a breakpoint cannot be armed.
     """
     defaults = run._info.watch  # pyright: ignore[reportPrivateUsage] internal to this distribution
     configuration = configuration_of(options, defaults)
     file = options.get("capture_file") or defaults.capture_file
-    optimizer, criterion, loader = options.get("optimizer"), options.get("loss"), options.get("loader")
+    optimizers, scaler = _optimizers(options.get("optimizer")), options.get("scaler")
+    criterion, loader = options.get("loss"), options.get("loader")
     _check("the model", model, kind=nn.Module, instead="an nn.Module")
-    if optimizer is not None:
-        _check("optimizer", optimizer, kind=Optimizer, instead="a torch.optim.Optimizer")
+    if scaler is not None:
+        _check("scaler", scaler, kind=GradScaler, instead="a torch.amp.GradScaler")
     if criterion is not None:
         _check("loss", criterion, kind=nn.Module, instead="an nn.Module criterion, or call step.loss(tensor) yourself")
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage] internal to this distribution
@@ -57,14 +62,44 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Wat
     watch = Watch(recording, model, configuration=configuration, root=root, file=None if file is None else Path(file))
     if not run.is_recording:
         watch.detach()
-        return watch
+        return LocalProbe(watch, _header(run))
     try:
-        watch.hook(optimizer=optimizer, criterion=criterion, loader=loader)
+        probe = LocalProbe(watch, _header(run))
+        watch.hook(optimizers=optimizers, scaler=scaler, criterion=criterion, loader=loader)
     except ConfigError:
         watch.detach()
         raise
     _live.add(watch)
-    return watch
+    return probe
+
+
+def _header(run: "Run") -> dict[str, object]:
+    """What a condition of a breakpoint may name that is the same for all rows of the process."""
+    identity = run._recording.identity  # pyright: ignore[reportPrivateUsage] internal to this distribution
+    return {
+        "project": identity.project,
+        "run_id": identity.run_id,
+        "launch_id": identity.launch_id,
+        "process_role": identity.process_role.code,
+        "rank": identity.rank,
+        "local_rank": identity.local_rank,
+        "world_size": identity.world_size,
+        "node": identity.node,
+        "mesh": dict(identity.mesh),
+        "run.name": run.name,
+        "run.tag": list(run.tags),
+        "run.config": run.config,
+        "run.status": RunStatus.RUNNING.code,
+    }
+
+
+def _optimizers(told: Optimizer | Sequence[Optimizer] | None) -> list[Optimizer]:
+    if told is None:
+        return []
+    several = list(told) if isinstance(told, list | tuple) else [cast("Optimizer", told)]
+    for optimizer in several:
+        _check("optimizer", optimizer, kind=Optimizer, instead="a torch.optim.Optimizer, or several in a list")
+    return several
 
 
 def _check(what: str, value: object, *, kind: type, instead: str) -> None:

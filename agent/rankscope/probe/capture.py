@@ -14,12 +14,14 @@ from contextlib import suppress
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from rankscope._root_error import Deliberate
-from rankscope.probe.budget import Budget
 from rankscope.probe.configuration import CaptureConfiguration
+from rankscope.probe.cost import METRIC, Cost
 from rankscope.probe.depth import Depth, Key
-from rankscope.probe.graph import joined
+from rankscope.probe.graph import Node, joined
+from rankscope.probe.increments import Increments
 from rankscope.probe.meters import Meter
 from rankscope.probe.outputs import ACTIVATION, Outputs
 from rankscope.probe.parameters import Parameters, Tracked
@@ -27,8 +29,9 @@ from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
 from rankscope.probe.sheet import Sheet, meter_of
 from rankscope.probe.tensors import PLAIN
-from rankscope.probe.torch_inner import current_backward, is_sole_hook, trains_alone
-from rankscope_proto.names import TENSOR_FLAGS, GapCause, Phase, Role
+from rankscope.probe.torch_inner import current_backward, is_sole_hook, leaves_out_itself, trains_alone
+from rankscope.probe.updates import Updates
+from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
 
 MAX_ALERTS_IN_A_ROW = 3
 """Steps captured in full because of non-finite elements, one after another; a run that stays
@@ -36,6 +39,7 @@ non-finite would otherwise pay for a full capture in every step to its end."""
 
 _BACKWARD = Phase.BACKWARD.code
 _LOCAL, _REDUCED = TENSOR_FLAGS["local"], TENSOR_FLAGS["reduced"]
+_OF_PARAMETERS = (Role.WEIGHT, Role.GRAD, Role.GRAD_INCREMENT, Role.UPDATE)
 
 
 class Capture:
@@ -51,6 +55,7 @@ class Capture:
     Attributes:
         outputs: Looks at outputs of modules.
         sheet: The rows of the open step.
+        cost: What the watch costs, and which steps it captures in full.
         is_captured: Whether the open step is captured in full by its number.
         is_deep: Whether the whole table is taken in it.
     """
@@ -73,22 +78,23 @@ class Capture:
         self._alerts = 0
         self._known_backward = -1
         self._waiting: list[tuple[Tracked, int]] = []
-        self._began_ns = 0
+        self.cost = Cost(recording, configuration, guard=parameters.guard, metric=joined(METRIC, root))
         self.is_captured = self.is_deep = False
         self._least = Depth.NONE
         self._raised_parameters: set[Key] = set()
+        self._increments = Increments(self.sheet, guard=parameters.guard)
+        self._updates = Updates(self.sheet)
+        self._local: dict[str, Row] = {}
+        self._named: dict[str, Subject] = {}
         self.configure(configuration)
 
     def configure(self, configuration: CaptureConfiguration) -> None:
         """Capture by another configuration from the next step on."""
         self._configuration = configuration
-        self._budget = Budget(configuration.every, configuration.budget)
+        self._updates.is_whole = configuration.whole_updates
+        self.sheet.finishing.has_ratios = configuration.level >= 2
+        self.cost.configure(configuration)
         self.outputs.forget()
-
-    @property
-    def stride(self) -> int:
-        """Stride of the steps that are captured in full, now."""
-        return self._budget.stride
 
     def raise_depths(self, raised: Mapping[Key, Depth]) -> None:
         """Look at these tensors more closely from the next step on."""
@@ -99,21 +105,20 @@ class Capture:
     def begin(self, step: OpenStep) -> None:
         """A step begins: take in what has arrived from devices, and arm the gradients if it is to be captured."""
         sheet = self.sheet
+        self.is_captured = self.cost.begin(step.step)
         sheet.settle(wait=False)
         alerted = sheet.is_nonfinite
         self._alerts = self._alerts + 1 if alerted else 0
         sheet.begin(step)
         self._backwards = 0
         self._least = Depth.NONE
-        level = self._configuration.level
-        self.is_captured = level >= 1 and self._budget.captures(step.step)
-        self.is_deep = self.is_captured and level >= 2
+        self.is_deep = self.is_captured and self._configuration.level >= 2
         self.outputs.begin(*self._output_depths())
         if self.is_captured or (alerted and self._may_look_closer()):
             self._arm()
         elif self._raised_parameters:
             self._parameters.arm(self._local_gradient, self._raised_parameters)
-        self._began_ns = self._mono_ns()
+        self.cost.begun()
 
     def _output_depths(self) -> tuple[Depth, Depth]:
         """How closely outputs, and the gradients that arrive at them, are looked at in this step."""
@@ -135,14 +140,27 @@ class Capture:
         """Check the loss."""
         self.outputs.see_loss(self._loss, loss)
 
+    def named(self, name: str, tensor: Tensor, *, nodes: Sequence[Node]) -> None:
+        """Look at a tensor that training has named, as at a layer's output."""
+        subject = self._named.get(name)
+        if subject is None:
+            subject = self._named[name] = subject_named(name, nodes)
+        if self._configuration.wants(name):
+            self.outputs.see(subject, tensor)
+        elif subject.key in self.sheet.raised:
+            self.outputs.see_raised(subject, tensor)
+
     def backward_begins(self, backward: int) -> None:
         """An engine's run has begun, at whose end `after_backward` is called."""
         self._waiting = []
         self._known_backward = backward if trains_alone() else -1
+        if self._parameters.is_armed:
+            self._increments.begin(self._parameters.tracked, self._depth_of(Role.GRAD_INCREMENT))
 
     def after_backward(self, *, reduced: bool) -> None:
         """Measure what backward left: gradients, if they were reduced over the ranks, and the weights, once a step."""
         self._measure_waiting()
+        self._increments.end()
         if self._parameters.is_armed:
             tracked = self._parameters.tracked
             if reduced:
@@ -152,16 +170,34 @@ class Capture:
                 weights = [(each.weight, each.parameter) for each in tracked]
                 self.sheet.measure(weights, self._depth_of(Role.WEIGHT), phase=_BACKWARD)
         self._backwards += 1
-        self.sheet.microstep += 1
+        self._local.clear()
+        self.sheet.next_microstep()
         self.outputs.microstep_begins()
+
+    def update_begins(self, optimizer: Optimizer) -> None:
+        """An optimizer is about to move its parameters."""
+        if self.is_deep and self._parameters.is_armed and self._configuration.wants_role(Role.UPDATE):
+            self._updates.begin(optimizer, self._parameters.tracked)
+        scaling = self.sheet.finishing.scaling
+        if scaling is not None and not leaves_out_itself(optimizer):
+            scaling.updates()
+
+    def update_ends(self, optimizer: Optimizer) -> None:
+        """It has moved them."""
+        self._updates.end(optimizer)
 
     def end(self) -> None:
         """The step is over: hand its rows over, and start those on devices on their way."""
-        self._measure_waiting()
-        self._parameters.disarm()
-        if self.sheet.is_open and self._configuration.level >= 1:
-            self._learn_cost()
-        self.sheet.end()
+        ending_ns = self._mono_ns()
+        try:
+            self._measure_waiting()
+            self._increments.end()
+            self._updates.forget()
+            self._local.clear()
+            self._parameters.disarm()
+            self.sheet.end()
+        finally:
+            self.cost.end(self.sheet.number, ending_ns=ending_ns)
 
     def close(self) -> None:
         """Wait for what is still on its way, and hand it over."""
@@ -169,23 +205,13 @@ class Capture:
             self.end()
         self.sheet.close()
 
-    def _learn_cost(self) -> None:
-        took = self._mono_ns() - self._began_ns
-        if self._budget.took(took, captured=self.is_captured):
-            stride, share = self._budget.stride, self._configuration.budget or 0.0
-            detail = (
-                f"capturing cost more than {share:.1%} of step time: steps that are a multiple of {stride} from now on"
-            )
-            self.sheet.gap(GapCause.BUDGET, detail)
-
     def _may_look_closer(self) -> bool:
         return self._configuration.level >= 1 and self._alerts <= MAX_ALERTS_IN_A_ROW
 
     def _arm(self) -> None:
         """Look at all weights and gradients that the configuration wants in this step."""
         self._least = self._depth
-        wants = self._configuration.wants_role
-        if wants(Role.GRAD) or wants(Role.WEIGHT):
+        if any(self._configuration.wants_role(role) for role in _OF_PARAMETERS):
             self._parameters.arm(self._local_gradient)
 
     def _local_gradient(self, tracked: Tracked) -> None:
@@ -197,8 +223,8 @@ class Capture:
             self._waiting.append((tracked, gradient._version))
             return
         for row in self._measure_gradients([(tracked.gradient, gradient)], _LOCAL):
-            if row.tensor.placement:
-                row.flags = _REDUCED
+            if row.tensor.placement and self._parameters.are_fully_sharded:
+                row.flags = row.flags & ~_LOCAL | _REDUCED
 
     def _may_wait(self, parameter: Tensor, gradient: Tensor) -> bool:
         """Whether nobody rewrites the gradient before backward ends: no other rank, no other hook.
@@ -223,4 +249,22 @@ class Capture:
         self.sheet.is_nonfinite = True
 
     def _measure_gradients(self, tensors: Sequence[tuple[Subject, Tensor]], flags: int) -> list[Row]:
-        return self.sheet.measure(tensors, self._depth_of(Role.GRAD), phase=_BACKWARD, flags=flags)
+        rows = self.sheet.measure(tensors, self._depth_of(Role.GRAD), phase=_BACKWARD, flags=flags)
+        if flags == _LOCAL:
+            for row in rows:
+                # A reentrant checkpoint runs a backward of its own: a parameter it shares with what is outside of it
+                # is accumulated twice, and only the last time is the gradient whole.
+                earlier = self._local.get(row.subject.name)
+                if earlier is not None:
+                    earlier.is_void = True
+                self._local[row.subject.name] = row
+        return rows
+
+
+def subject_named(name: str, nodes: Sequence[Node]) -> Subject:
+    """What rows of a tensor that training has named are about: the nearest module whose path its name begins with."""
+    owners = [node for node in nodes if not node.path or name.startswith(f"{node.path}.")]
+    owner = max(owners, key=lambda node: len(node.path), default=None)
+    if owner is None:
+        return Subject(name, "", None, "", ACTIVATION)
+    return Subject(name, owner.path, owner.layer_index, str(owner.layer_type), ACTIVATION)

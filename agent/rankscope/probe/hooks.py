@@ -11,6 +11,7 @@ import functools
 import logging
 import weakref
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from torch import jit, nn
@@ -31,12 +32,20 @@ class Guard:
 
     Args:
         switched_off: Called once, with the reason, when the watch is switched off.
+
+    Attributes:
+        failures: Failures so far.
+        is_off: Whether the watch is switched off.
+        is_timed: Whether hooks measure how long they take, which a few steps do.
+        own_ns: What they took so far.
     """
 
     def __init__(self, switched_off: Callable[[str], object]) -> None:
         self._switched_off = switched_off
         self.failures = 0
         self.is_off = False
+        self.is_timed = False
+        self.own_ns = 0
 
     def note(self, where: str, error: Exception) -> None:
         """Count a failure; the first is logged with its traceback, the last switches off."""
@@ -119,14 +128,20 @@ class Hook:
         if is_compiling() or jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]  # documented by torch
             return
         owner = self._owner()
-        if owner is None or owner.guard.is_off or (self._module is not None and args[0] is not self._module()):
+        if owner is None:
             return
+        guard = owner.guard
+        if guard.is_off or (self._module is not None and args[0] is not self._module()):
+            return
+        began_ns = perf_counter_ns() if guard.is_timed else 0
         try:
             self._action(owner, *args)
         except Deliberate:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to training, which must go on
-            owner.guard.note(self._action.__name__, error)
+            guard.note(self._action.__name__, error)
+        if began_ns:
+            guard.own_ns += perf_counter_ns() - began_ns
 
     def __getattr__(self, name: str) -> object:
         """Say what to do to whoever takes it for a function, as torch.jit.script does."""

@@ -154,7 +154,7 @@ class Observer(Protocol):
 
         Args:
             row: Its row; if it is precise its numbers are known, on a device too.
-            values: As they were measured: dense, real, of this rank, detached. Copy what is kept.
+            values: The tensor itself, as the hook was handed it. Copy what is kept.
         """
         ...
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ from rankscope.probe.rows import UNKNOWN, Columns, Row, Subject
 from rankscope.probe.scaling import SCALED_ROLES, SKIPPED, unscale
 from rankscope.probe.tensors import Measurable, Unsupported, measurable
 from rankscope_proto.names import GapCause, Phase
+
+if TYPE_CHECKING:
+    from rankscope.probe.values import Keeper
 
 _time_of = attrgetter("time_ns")
 _FORWARD = Phase.FORWARD.code
@@ -60,6 +64,7 @@ class Sheet:
         self.observer: Observer | None = None
         self.raised: Mapping[Key, Depth] = {}
         self.finishing = Finishing()
+        self.keeper: Keeper | None = None
         self._settled: list[Row] = []
 
     def begin(self, step: OpenStep) -> None:
@@ -118,7 +123,11 @@ class Sheet:
             return []
         batches: dict[tuple[torch.device, Depth], tuple[list[Tensor], list[Row]]] = {}
         made: list[Row] = []
+        looked_at: list[Tensor] = []
+        keeper = self.keeper if self.keeper is not None and self.keeper.is_asked else None
         for subject, tensor in tensors:
+            if keeper is not None:
+                keeper.see(subject, tensor, phase=phase, microstep=self.microstep)
             depth = self.depth(subject, least)
             prepared = None if depth is Depth.NONE else self.prepared(subject, tensor)
             if prepared is not None:
@@ -126,6 +135,7 @@ class Sheet:
                 values.append(prepared.values)
                 rows.append(self.row(subject, prepared, phase=phase, flags=flags, call=call))
                 made.append(rows[-1])
+                looked_at.append(tensor)
         for (device, depth), (values, rows) in batches.items():
             self._look(self.meter(device), values, rows=rows, depth=depth)
             for tensor, row in zip(values, rows, strict=True):
@@ -135,8 +145,7 @@ class Sheet:
         # Of a scaled gradient it is not known yet whether the scaler saw it, too, and left out the update.
         self.is_nonfinite |= any(row.numbers.nonfinite_count for row in made if row.loss_scale is None)
         if self.raised:
-            for values, rows in batches.values():
-                self._show(values, rows)
+            self._show(looked_at, made)
         return made
 
     def take(self, values: Sequence[Tensor], rows: Sequence[Row], *, depth: Depth) -> None:
@@ -160,19 +169,19 @@ class Sheet:
             for tensor, row in zip(values, rows, strict=True):
                 meter.finiteness(tensor, row)
 
-    def _show(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
+    def _show(self, tensors: Sequence[Tensor], rows: Sequence[Row]) -> None:
         """Show the observer the tensors whose values it wants, or that it judges before training goes on."""
         observer = self.observer
         if observer is None:
             return
-        for tensor, row in zip(values, rows, strict=True):
+        for tensor, row in zip(tensors, rows, strict=True):
             wanted = self.raised.get(row.subject.key)
             if wanted is None:
                 continue
             is_precise = observer.precise(row.subject.key)
-            if is_precise and not tensor.is_cpu:
-                host = HostMeter()
-                self._look(host, [tensor.cpu()], rows=[row], depth=wanted)
+            prepared = None if tensor.is_cpu or not is_precise else self.prepared(row.subject, tensor)
+            if prepared is not None:
+                self._look(HostMeter(), [prepared.values.cpu()], rows=[row], depth=wanted)
             if is_precise or wanted is Depth.VALUES:
                 observer.measured(row, tensor)
 

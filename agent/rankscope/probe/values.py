@@ -2,8 +2,8 @@
 
 Training pays for one copy to host memory; on a device the copy travels while training goes on, and is read
 when its event has passed. Hashing and cutting are the sealing thread's. Bytes are bounded, of a step, of the
-whole run, and of what waits for the sealing thread (as many as of a step); what does not fit is a gap that
-names the tensor and its bytes. Training never waits, and nothing is dropped in silence.
+whole run, and of what waits for the sealing thread (twice as many as of a step); what does not fit is a gap
+that names the tensor and its bytes. Training never waits, and nothing is dropped in silence.
 """
 
 import threading
@@ -242,8 +242,8 @@ class Keeper:
             return f"into the {values.step_bytes} bytes of a step (step_bytes)"
         if self._used.run_bytes + size > values.run_bytes:
             return f"into the {values.run_bytes} bytes of the run (run_bytes)"
-        if self._used.waiting_bytes + size > values.step_bytes:
-            return f"beside what the sealing thread has not taken yet, {values.step_bytes} bytes at most (step_bytes)"
+        if self._used.waiting_bytes + size > 2 * values.step_bytes:
+            return f"beside what has not been sealed yet, at most {2 * values.step_bytes} bytes (twice step_bytes)"
         return ""
 
     def _copied(self, what: Chosen) -> tuple[Tensor, Event | None]:

@@ -7,11 +7,13 @@ is opened only inside `run.step`; outside of one nothing is recorded but the fet
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.compiler import is_compiling
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -19,7 +21,7 @@ from rankscope.probe.capture import Capture
 from rankscope.probe.complaints import about_fast_paths, about_filters, about_model
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.depth import Depth, Key
-from rankscope.probe.graph import Node, data_parallel, joined, nodes_of
+from rankscope.probe.graph import Node, data_parallel, joined, nodes_of, state_of
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.meters import Meter
@@ -27,11 +29,13 @@ from rankscope.probe.model_rows import Intervals, absences, gap_block, modules_b
 from rankscope.probe.module_hooks import ModuleHooks
 from rankscope.probe.parameters import Parameters
 from rankscope.probe.ports import Observer, OpenStep, Recording
+from rankscope.probe.scaling import Scaling
 from rankscope.probe.selection import Selection
 from rankscope.probe.sheet import meter_of
 from rankscope.probe.switching import Switch
 from rankscope.probe.tensors import tensors_of
 from rankscope.probe.torch_inner import OUTSIDE, current_backward, queue_callback
+from rankscope.probe.values import Keeper
 from rankscope_proto.names import GapCause, Phase, Role
 
 logger = logging.getLogger(__name__)
@@ -47,8 +51,8 @@ class Watch:
         model: What was handed to `watch`, wrappers included; None once detached.
         configuration: What is captured, and when.
         root: Path of the model in the rows: "", or `model2`, `model3` for further models of one run.
-        observer: Looks at rows beside the recording, and asks for more of them.
         selection: The nodes of the model by their paths.
+        keeper: Keeps values that are asked for.
     """
 
     def __init__(
@@ -66,13 +70,14 @@ class Watch:
         self.root = root
         self.recording = recording
         self.guard = Guard(self._note_switched_off)
-        self.observer: Observer | None = None
         self._nodes = nodes_of(model, root)
+        self._state = state_of(self._nodes)
         self.selection = Selection(self._nodes, joined(root, "loss"))
         self._switch = Switch(file, recording.clock.mono_ns)
         self._intervals = Intervals(recording)
         self._parameters = Parameters(self._nodes, configuration, guard=self.guard)
         self.capture = Capture(recording, configuration, parameters=self._parameters, root=root, meter_for=meter_for)
+        self.keeper = self.capture.sheet.keeper = Keeper(recording, self.keys_of, values=configuration.values)
         self._modules = ModuleHooks(self.selection, self.capture, guard=self.guard)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
@@ -84,6 +89,15 @@ class Watch:
     def __repr__(self) -> str:
         state = "detached" if self.model is None else f"of {type(self.model).__name__}"
         return f"<Watch {state} level={self.configuration.level} every={self.configuration.every}>"
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who looks at rows beside the recording, and asks for more of them."""
+        return self.capture.sheet.observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self.capture.sheet.observer = observer
 
     def detach(self) -> None:
         """Take every hook off and hand over what was captured. Again: nothing happens."""
@@ -125,7 +139,14 @@ class Watch:
 
     # What is hooked.
 
-    def hook(self, *, optimizer: Optimizer | None, criterion: nn.Module | None, loader: object | None) -> None:
+    def hook(
+        self,
+        *,
+        optimizers: Sequence[Optimizer],
+        scaler: GradScaler | None,
+        criterion: nn.Module | None,
+        loader: object | None,
+    ) -> None:
         """Put the hooks on and describe the model; called once, by `attach`.
 
         Raises:
@@ -136,7 +157,9 @@ class Watch:
         if loader is not None:
             self._undo.append(TimedLoader(loader, self).restore)
         self._hook_model(self.model)
-        if optimizer is not None:
+        if scaler is not None:
+            self.capture.sheet.finishing.scaling = Scaling(scaler, self.recording, root=self.root)
+        for optimizer in optimizers:
             self._keep(optimizer.register_step_pre_hook(Hook(self, Watch._update_begins)))
             self._keep(optimizer.register_step_post_hook(Hook(self, Watch._update_ends)))
         if criterion is not None:
@@ -174,8 +197,12 @@ class Watch:
         due = self._switch.due(step.step)
         if due is not None:
             self._change(due, step.step)
-        if self.observer is not None:
-            self._raise(self.observer.raised(step.step))
+        if step.step % self.capture.cost.stride == 0:
+            self._follow(self.model)
+        self.keeper.begin(step)
+        observer = self.observer
+        if observer is not None:
+            self._raise(observer.raised(step.step))
         self.capture.begin(step)
 
     @guarded
@@ -183,12 +210,19 @@ class Watch:
         """A step of the run has ended."""
         if self._step is step:
             self._step = self._modules.step = None
-            self.capture.end()
+            stride = self.capture.cost.stride
+            try:
+                self.capture.end()
+            finally:
+                self.keeper.end()
+            if self.capture.cost.stride != stride:
+                self._state_absences(step.step + 1)
 
     def _change(self, configuration: CaptureConfiguration, step: int) -> None:
         self.configuration = configuration
         self._parameters.configure(configuration)
         self.capture.configure(configuration)
+        self.keeper.values = configuration.values
         self._modules.see_to(configuration, self.capture.sheet.raised)
         self._state_absences(step)
         self._complain(about_filters(configuration, self.selection), is_gap=False)
@@ -253,13 +287,36 @@ class Watch:
         wrapper = self._wrapper
         self.capture.after_backward(reduced=wrapper is not None and wrapper.require_backward_grad_sync)
 
-    def _update_begins(self, *_call: object) -> None:
-        if self._step is not None:
+    def _update_begins(self, optimizer: Optimizer, *_call: object) -> None:
+        if self._step is None:
+            return
+        # A step that runs in a hook of backward is a part of backward.
+        if current_backward() == OUTSIDE:
             self._step.begin_phase(Phase.OPTIMIZER)
+        self.capture.update_begins(optimizer)
 
-    def _update_ends(self, *_call: object) -> None:
-        if self._step is not None:
+    def _update_ends(self, optimizer: Optimizer, *_call: object) -> None:
+        if self._step is None:
+            return
+        self.capture.update_ends(optimizer)
+        if current_backward() == OUTSIDE:
             self._step.end_phase(Phase.OPTIMIZER)
+
+    def tensor(self, name: str, tensor: Tensor) -> None:
+        """Look at any tensor of the open step as at a layer's output: its value now, its gradient when it arrives.
+
+        Args:
+            name: Path of the row, inside the watch's root, such as `blocks.0.scores`; its module is the one whose path
+                it begins with. The configuration's filters apply to it.
+            tensor: As it is now. Outside of a step, and while the compiler traces, nothing happens.
+        """
+        if not is_compiling():
+            self._look_at(name, tensor)
+
+    @guarded
+    def _look_at(self, name: str, tensor: Tensor) -> None:
+        if self._step is not None and current_backward() == OUTSIDE:
+            self.capture.named(joined(self.root, name), tensor, nodes=self._nodes)
 
     @guarded
     def fetch_begins(self) -> None:
@@ -281,6 +338,17 @@ class Watch:
 
     # What is said about the model and the watch.
 
+    def _follow(self, model: nn.Module) -> None:
+        """Describe the model again where it has changed since, and look at what it is made of now."""
+        if state_of(self._nodes) == self._state:
+            return
+        self._nodes = nodes_of(model, self.root)
+        self._state = state_of(self._nodes)
+        self.selection.take(self._nodes)
+        self._parameters.take(self._nodes)
+        self._modules.see_to(self.configuration, self.capture.sheet.raised)
+        self.recording.append(modules_block(self._nodes, self.recording.clock.wall_ns()))
+
     def _describe(self, model: nn.Module) -> None:
         now = self.recording.clock.wall_ns()
         self.recording.append(modules_block(self._nodes, now))
@@ -291,7 +359,7 @@ class Watch:
 
     def _state_absences(self, step: int | None) -> None:
         left_out = self.selection.left_out(self.configuration)
-        absent = absences(self.configuration, stride=self.capture.stride, left_out=left_out)
+        absent = absences(self.configuration, stride=self.capture.cost.stride, left_out=left_out)
         self._intervals.change(absent, step)
 
     def _complain(self, complaints: Iterable[str], *, is_gap: bool) -> None:
@@ -304,7 +372,10 @@ class Watch:
 
     @guarded
     def _close_capture(self) -> None:
-        self.capture.close()
+        try:
+            self.capture.close()
+        finally:
+            self.keeper.close()
 
     def _note_switched_off(self, reason: str) -> None:
         now = self.recording.clock.wall_ns()

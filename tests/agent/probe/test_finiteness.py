@@ -288,7 +288,7 @@ def test_two_backwards_in_one_step_are_two_microsteps(recorded: Recorded) -> Non
 def test_integers_and_a_plain_training_loop_leave_no_trace_of_failure(recorded: Recorded) -> None:
     watch = trained(recorded, Model(), steps=2)
 
-    assert watch.guard.failures == 0
+    assert watch.watch.guard.failures == 0
     assert recorded.run.faults == {}
     assert (
         list(train(recorded.run, Model(), [], optimizer=torch.optim.SGD([torch.ones(1)]), criterion=Criterion())) == []

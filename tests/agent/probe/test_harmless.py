@@ -92,7 +92,7 @@ def test_no_operation_in_a_step_reads_a_value_through_the_dispatcher(recorded: R
     model, criterion = Model(), Criterion()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     watch = watching(recorded, model, EVERY_STEP, meter_for=meter_for)
-    watch.hook(optimizer=optimizer, criterion=criterion, loader=None)
+    watch.hook(optimizers=[optimizer], scaler=None, criterion=criterion, loader=None)
 
     with Reads() as reads:
         list(train(recorded.run, model, batches(3), optimizer=optimizer, criterion=criterion))
@@ -106,7 +106,7 @@ def test_the_last_step_of_a_device_is_handed_over_when_the_run_finishes(recorded
     model, device = Model(), HostAsDevice()
     device.is_behind = True
     watch = watching(recorded, model, EVERY_STEP, meter_for=lambda _device: DeviceMeter(device))
-    watch.hook(optimizer=None, criterion=None, loader=None)
+    watch.hook(optimizers=[], scaler=None, criterion=None, loader=None)
 
     with recorded.run.step(0):
         model(batches(1)[0][0]).sum().backward()
@@ -152,7 +152,7 @@ def test_a_fault_of_the_watch_never_reaches_training_and_switches_it_off(
 ) -> None:
     model, criterion = Model(), Criterion()
     watch = watching(recorded, model, EVERY_STEP, meter_for=lambda _device: Failing())
-    watch.hook(optimizer=None, criterion=criterion, loader=None)
+    watch.hook(optimizers=[], scaler=None, criterion=criterion, loader=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     with caplog.at_level(logging.WARNING):
@@ -294,7 +294,7 @@ def test_transformed_and_valueless_tensors_are_left_alone(recorded: Recorded) ->
         torch.vmap(model[0])(torch.ones(3, 2))
         model[0].to("meta")(torch.empty(1, 2, device="meta"))
 
-    assert watch.guard.failures == 0
+    assert watch.watch.guard.failures == 0
     assert recorded.rows("tensor_stats") == []
 
 

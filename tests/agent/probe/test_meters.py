@@ -152,7 +152,7 @@ def test_one_copy_per_step_carries_all_its_numbers() -> None:
 def test_a_nonfinite_value_that_is_read_late_still_makes_a_later_step_be_captured_in_full() -> None:
     recorded, device, model, criterion = Recorded(), HostAsDevice(), Model(), Criterion()
     watch = watching(recorded, model, CaptureConfiguration(every=100), meter_for=lambda _device: DeviceMeter(device))
-    watch.hook(optimizer=None, criterion=criterion, loader=None)
+    watch.hook(optimizers=[], scaler=None, criterion=criterion, loader=None)
 
     for index, (codes, targets) in enumerate(batches(6)):
         model.overflow(1, on=index == 2)

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from rankscope._run import Run
 from rankscope.probe.attach import attach
 from rankscope.probe.configuration import CaptureConfiguration
+from rankscope.probe.local import LocalProbe
 from rankscope.probe.meters import Meter
 from rankscope.probe.watch import Watch
 from rankscope.testing import MemoryExporter
@@ -117,13 +118,13 @@ def train(
             yield loss.detach()
 
 
-def trained(recorded: Recorded, model: nn.Module, *, steps: int = 1, **options: Any) -> Watch:
-    """Watch and train a model; returns the watch, still live."""
+def trained(recorded: Recorded, model: nn.Module, *, steps: int = 1, **options: Any) -> LocalProbe:
+    """Watch and train a model; returns the probe, still live."""
     optimizer, criterion = torch.optim.SGD(model.parameters(), lr=0.1), Criterion()
-    watch = attach(recorded.run, model, optimizer=optimizer, loss=criterion, **options)
+    probe = attach(recorded.run, model, optimizer=optimizer, loss=criterion, **options)
     for _ in train(recorded.run, model, batches(steps), optimizer=optimizer, criterion=criterion):
         continue
-    return watch
+    return probe
 
 
 def watching(

@@ -1,0 +1,28 @@
+"""Names of nodes, roles, phases and flags as a person reads them, from what rows have of them. Free of torch."""
+
+import functools
+
+from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
+
+_PHASES, _ROLES = tuple(Phase), tuple(Role)
+
+
+def base_name(name: str) -> str:
+    """The path of a tensor without the index of an output: of `blocks.1[0]`, `blocks.1`."""
+    return name.partition("[")[0]
+
+
+def role_of(code: int) -> Role:
+    """The role of a code."""
+    return _ROLES[code - 1]
+
+
+def phase_of(code: int) -> Phase:
+    """The phase of a code, from 1."""
+    return _PHASES[code - 1]
+
+
+@functools.lru_cache(maxsize=256)
+def flag_names(flags: int) -> frozenset[str]:
+    """The names of the bits that are set."""
+    return frozenset(name for name, bit in TENSOR_FLAGS.items() if flags & bit)
