@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from rankscope.probe.rows import Numbers, Row
 from rankscope.probe.scaling import GRADIENTS, SKIPPED, Scaling, unscale
-from rankscope_proto.names import TENSOR_FLAGS, Role
+from rankscope_proto.names import Role
 
-_SAMPLED = TENSOR_FLAGS["sampled"]
 _WEIGHT, _UPDATE = Role.WEIGHT.code, Role.UPDATE.code
 
 
@@ -20,11 +19,12 @@ class Finishing:
     Attributes:
         scaling: The loss scaler, if training is known to have one.
         has_ratios: Whether gradients and updates are compared with their weights.
+        are_updates_whole: Whether a row of an update has the table of the whole difference; else it has the ratio.
     """
 
     def __init__(self) -> None:
         self.scaling: Scaling | None = None
-        self.has_ratios = False
+        self.has_ratios = self.are_updates_whole = False
         self._held: list[Row] = []
 
     def finished(self, rows: list[Row], *, wait: bool) -> list[Row]:
@@ -38,7 +38,7 @@ class Finishing:
             self.scaling.settle(wait=wait)
             rows = self._judged(rows)
         if self.has_ratios and rows:
-            compare(rows)
+            compare(rows, are_updates_whole=self.are_updates_whole)
         return rows
 
     def _judged(self, rows: list[Row]) -> list[Row]:
@@ -60,15 +60,17 @@ class Finishing:
         return ready
 
 
-def compare(rows: Sequence[Row]) -> None:
+def compare(rows: Sequence[Row], *, are_updates_whole: bool) -> None:
     """Write each gradient's and each whole update's norm as a share of its weight's norm of the same step.
 
-    What a sampled update was measured by is its ratio already.
+    Args:
+        rows: Of one step, or of several.
+        are_updates_whole: Else what was measured of an update is its ratio already.
     """
     weights = {(row.step, row.subject.name): row.numbers.l2 for row in rows if row.subject.role == _WEIGHT}
     for row in rows:
         role, own = row.subject.role, row.numbers.l2
-        if role == _UPDATE and row.flags & _SAMPLED:
+        if role == _UPDATE and not are_updates_whole:
             row.numbers = Numbers(update_ratio=own)
             continue
         weight = weights.get((row.step, row.subject.name))

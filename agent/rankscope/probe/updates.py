@@ -81,7 +81,7 @@ class Updates:
         else:
             values = [norm_ratio(move, earlier) for move, (_, _, earlier) in zip(moves, before, strict=True)]
         rows = [
-            self._sheet.row(each.weight.of(_UPDATE), prepared, phase=_OPTIMIZER, flags=0 if self.is_whole else _SAMPLED)
+            self._sheet.row(each.weight.of(_UPDATE), prepared, phase=_OPTIMIZER, flags=self._flags(prepared.values))
             for each, prepared, _ in before
         ]
         self._sheet.take(values, rows, depth=Depth.TABLE if self.is_whole else Depth.NORMS)
@@ -101,6 +101,9 @@ class Updates:
             flat = flat[: flat.numel() // _ROW * _ROW].view(-1, _ROW).index_select(0, self._rows(name, flat)).view(-1)
         wide = flat if flat.itemsize >= 4 else flat.float()
         return wide.clone() if keep and wide.data_ptr() == values.data_ptr() else wide
+
+    def _flags(self, values: Tensor) -> int:
+        return 0 if self.is_whole or values.numel() <= LEAST else _SAMPLED
 
     def _rows(self, name: str, flat: Tensor) -> Tensor:
         """Numbers of the rows that are looked at, ascending."""
