@@ -91,7 +91,7 @@ class Capture:
     def configure(self, configuration: CaptureConfiguration) -> None:
         """Capture by another configuration from the next step on."""
         self._configuration = configuration
-        self._updates.is_whole = configuration.whole_updates
+        self._updates.is_whole = self.sheet.finishing.are_updates_whole = configuration.whole_updates
         self.sheet.finishing.has_ratios = configuration.level >= 2
         self.cost.configure(configuration)
         self.outputs.forget()
