@@ -46,6 +46,11 @@ _LOWEST, _BUCKETS = -30, 40
 """Exponent of the first bucket of `log2_hist`, and how many there are; the outer two are open."""
 
 
+def accelerator_of(device: torch.device) -> Device | None:
+    """What copies from a device; None for the host."""
+    return None if device.type == "cpu" else Accelerator(device)
+
+
 @dataclass(slots=True)
 class _Travelling:
     """Scales of one step on their way to the host."""
@@ -64,7 +69,7 @@ class Scaling:
         scaler: The scaler that training scales its losses with.
         recording: Where events go.
         root: Path of the model.
-        device_for: Makes what copies from a device.
+        device_for: Makes what copies from a device; None where values can be read at once.
     """
 
     def __init__(
@@ -73,13 +78,13 @@ class Scaling:
         recording: Recording,
         *,
         root: str = "",
-        device_for: Callable[[torch.device], Device] = Accelerator,
+        device_for: Callable[[torch.device], Device | None] = accelerator_of,
     ) -> None:
         self._scaler = scaler
         self._recording = recording
         self._root = root
         self._device_for = device_for
-        self._devices: dict[torch.device, Device] = {}
+        self._devices: dict[torch.device, Device | None] = {}
         self._step = 0
         self._live: LossScale | None = None
         self._before: LossScale | None = None
@@ -138,18 +143,23 @@ class Scaling:
         if tensor is None:
             return None
         scale = LossScale(self._step, self._recording.clock.wall_ns())
-        if tensor.is_cpu:
+        if self._device(tensor.device) is None:
             scale.value = number(tensor.reshape(()))
         else:
             self._launched.append((scale, tensor.reshape(()).clone()))
         return scale
 
+    def _device(self, where: torch.device) -> Device | None:
+        if where not in self._devices:
+            self._devices[where] = self._device_for(where)
+        return self._devices[where]
+
     def _send(self, chain: list[LossScale]) -> None:
         launched, self._launched = self._launched, []
         packed = torch.stack([tensor.float() for _, tensor in launched])
-        device = self._devices.get(packed.device)
+        device = self._device(packed.device)
         if device is None:
-            device = self._devices[packed.device] = self._device_for(packed.device)
+            return
         host = device.host_buffer(packed.numel())[: packed.numel()]
         arriving = [scale for scale, _ in launched]
         self._travelling.append(_Travelling(device.send(packed, host), packed, host, arriving, chain))
