@@ -14,7 +14,7 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import FIELDS, Type
 from rankscope.tql.typed import Across, Key, Output, Reduced, Value
-from rankscope_query_api.tql_sql.aggregates import Made, countable, function_of, rounded, wide, within
+from rankscope_query_api.tql_sql.aggregates import Made, countable, finite, function_of, rounded, wide, within
 from rankscope_query_api.tql_sql.expressions import call, column, number
 from rankscope_query_api.tql_sql.frames import Frame
 from rankscope_query_api.tql_sql.grouping import grouped, key_of_groups
@@ -35,7 +35,8 @@ _OUTLIER = 3.0
 _MAD_OF_SIGMA = "1.4826"
 """How many medians of absolute deviation a standard deviation is, for normal values."""
 
-_MEDIAN = "quantileExactInclusive(0.5)"
+_WITH_MEDIAN = {"spread", "median", "outliers"}
+"""Comparisons with the value in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class _Compared:
         side: What a value was read from.
         axis: What a rank was read from.
         parameters: Where names of aggregates are bound: they are no text of the statement.
+        level: Of the grouping; names are told apart by it.
     """
 
     reduced: Reduced
@@ -59,14 +61,19 @@ class _Compared:
     side: Source
     axis: Source
     parameters: Parameters
+    level: int
+
+    def named(self, name: str) -> str:
+        """The name of a column that is computed for the comparison."""
+        return f"{name}_{self.level}"
+
+    def away(self) -> Expr:
+        """How far `one` is from the median."""
+        return call("abs", exp.Sub(this=column("one"), expression=column(self.named("middle"))))
 
     def of_floats(self, aggregate: str, *more: Expr) -> Expr:
         """An aggregate of the floats."""
-        return self.aggregate(aggregate, *more, self.floats.copy())
-
-    def aggregate(self, name: str, *arrays: Expr) -> Expr:
-        """An aggregate of arrays."""
-        return call("arrayReduce", self.parameters.bind(name, "String"), *arrays)
+        return call("arrayReduce", self.parameters.bind(aggregate, "String"), *more, self.floats.copy())
 
 
 def across(frame: Frame, stage: Across) -> Frame:
@@ -128,6 +135,7 @@ def _of_values(frame: Frame, stage: Across, *, axis: Source, there: Expr) -> Fra
         side,
         axis,
         frame.scope.parameters,
+        level,
     )
     compared = _of_something(_COMPARISONS[asked.function](arrays), arrays)
 
@@ -135,7 +143,7 @@ def _of_values(frame: Frame, stage: Across, *, axis: Source, there: Expr) -> Fra
         return column(f"compared_{level}")
 
     made = Made((pairs,), compared.table, compared.is_nullable, compared.is_float, is_computed_behind)
-    layers = [*_layers(level, arrays), [(f"compared_{level}", compared.inside[0])]]
+    layers = [*_layers(level, arrays), *_further(arrays), [(f"compared_{level}", compared.inside[0])]]
     return grouped(frame, keys, made=[(asked, made)], computed=layers)
 
 
@@ -169,28 +177,60 @@ def _layers(level: int, arrays: _Compared) -> list[list[tuple[str, Expr]]]:
     ]
 
 
+def _further(arrays: _Compared) -> list[list[tuple[str, Expr]]]:
+    """The median of the floats, and of their distances from it, where they are asked for."""
+    if arrays.reduced.function not in _WITH_MEDIAN:
+        return []
+    layers = _median_of(arrays.floats, arrays.named("middle"))
+    if arrays.reduced.function == "outliers":
+        distances = call("arrayMap", function_of("one", body=arrays.away()), arrays.floats.copy())
+        layers += _median_of(distances, arrays.named("typical"))
+    return layers
+
+
+def _median_of(floats: Expr, name: str) -> list[list[tuple[str, Expr]]]:
+    """What lies in the middle: NaN between the two infinities, and of two that are equal the one."""
+    ordered = column(f"{name}_of")
+    size = call("length", ordered.copy())
+    at = [call("intDiv", exp.Add(this=size.copy(), expression=number(more)), number(2)) for more in (1, 2)]
+    ends = [call("arrayElement", ordered.copy(), one) for one in at]
+    low, high = column(f"{name}_low"), column(f"{name}_high")
+    apart = exp.Paren(this=exp.Sub(this=high.copy(), expression=low.copy()))
+    half = exp.Add(this=low.copy(), expression=exp.Div(this=apart.copy(), expression=number(2)))
+    halves = [exp.Div(this=end.copy(), expression=number(2)) for end in (low, high)]
+    whole = exp.Add(this=halves[0], expression=halves[1])
+    is_one = exp.EQ(this=low.copy(), expression=high.copy())
+    middle = call("multiIf", is_one, low.copy(), call("isFinite", apart), half, whole)
+    return [
+        [(ordered.name, call("arraySort", floats.copy()))],
+        [(low.name, ends[0]), (high.name, ends[1])],
+        [(name, middle)],
+    ]
+
+
 def _part(pair: Expr, at: int) -> Expr:
     return call("tupleElement", pair, number(at))
 
 
 def _distance(compared: _Compared) -> Expr:
-    """The greatest value less the least, of integers in 128 bits."""
-    ends = [call(name, compared.values.copy()) for name in ("arrayMax", "arrayMin")]
+    """The greatest value less the least, of integers in 128 bits; two infinities that are equal are 0 apart."""
+    most, least = (call(name, compared.values.copy()) for name in ("arrayMax", "arrayMin"))
     if not compared.side.is_float:
-        ends = [wide(end) for end in ends]
-    return exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1]))
+        return exp.Paren(this=exp.Sub(this=wide(most), expression=wide(least)))
+    apart = exp.Sub(this=most, expression=least)
+    return call("if", exp.EQ(this=most.copy(), expression=least.copy()), call("toFloat64", number(0)), apart)
 
 
 def _finite(value: Expr, compared: _Compared) -> Expr:
-    """A float, NULL where it is infinite though all that it was made of is finite."""
+    """A float, NULL where it is NaN, and where it is infinite though all that it was made of is finite."""
     is_infinite = function_of("one", body=call("isInfinite", column("one")))
     infinite = call("arrayCount", is_infinite, compared.floats.copy())
     overflown = exp.And(this=call("isInfinite", value.copy()), expression=exp.EQ(this=infinite, expression=number(0)))
-    return call("if", overflown, exp.null(), value)
+    return call("if", exp.Or(this=overflown, expression=call("isNaN", value.copy())), exp.null(), value)
 
 
 def _spread(compared: _Compared) -> Made:
-    median = call("nullIf", call("abs", compared.of_floats(_MEDIAN)), number(0))
+    median = call("nullIf", call("abs", column(compared.named("middle"))), number(0))
     share = exp.Div(this=_distance(compared), expression=median)
     return Made((_finite(share, compared) if compared.side.is_float else share,), "Float64", is_float=True)
 
@@ -205,8 +245,9 @@ def _skew(compared: _Compared) -> Made:
 def _median(compared: _Compared) -> Made:
     kind = compared.reduced.type
     is_float = kind is Type.FLOAT
-    median = rounded(compared.of_floats(_MEDIAN), kind)
-    return Made((median,), "Float64" if is_float else "Int64", is_nullable=not is_float, is_float=is_float)
+    middle = column(compared.named("middle"))
+    median = call("if", call("isNaN", middle.copy()), exp.null(), middle) if is_float else rounded(middle, kind)
+    return Made((median,), "Float64" if is_float else "Int64", is_float=is_float)
 
 
 def _zscore(compared: _Compared) -> Made:
@@ -214,20 +255,17 @@ def _zscore(compared: _Compared) -> Made:
     mean = call("arrayAvg", floats.copy())
     above = exp.Sub(this=call("arrayMax", floats.copy()), expression=mean.copy())
     below = exp.Sub(this=mean, expression=call("arrayMin", floats.copy()))
-    deviation = call("nullIf", compared.of_floats("stddevPopStable"), number(0))
-    return Made((exp.Div(this=call("greatest", above, below), expression=deviation),), "Float64", is_float=True)
+    deviation = call("nullIf", finite(compared.of_floats("stddevPopStable")), number(0))
+    return Made((finite(exp.Div(this=call("greatest", above, below), expression=deviation)),), "Float64", is_float=True)
 
 
 def _outliers(compared: _Compared) -> Made:
     """Those whose value is far from the median, by the median of such distances."""
-    middle = compared.of_floats(_MEDIAN)
-    away = call("abs", exp.Sub(this=column("one"), expression=middle))
-    distances = call("arrayMap", function_of("one", body=away.copy()), compared.floats.copy())
-    typical = compared.aggregate(_MEDIAN, distances)
+    typical = column(compared.named("typical"))
     parameter = compared.reduced.parameter
     limit = compared.parameters.bind(float(_OUTLIER if parameter is None else parameter), "Float64")
     unit = exp.Mul(this=exp.Literal.number(_MAD_OF_SIGMA), expression=typical.copy())
-    is_far = exp.GT(this=away, expression=exp.Mul(this=limit, expression=exp.Paren(this=unit)))
+    is_far = exp.GT(this=compared.away(), expression=exp.Mul(this=limit, expression=exp.Paren(this=unit)))
     is_known = exp.And(this=exp.GT(this=typical, expression=number(0)), expression=call("isFinite", typical.copy()))
     test = function_of("rank", "one", body=exp.And(this=is_known, expression=is_far))
     far = call("arrayFilter", test, compared.ranks.copy(), compared.floats.copy())

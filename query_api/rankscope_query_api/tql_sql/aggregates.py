@@ -30,6 +30,9 @@ _SMALL = {"UInt8", "UInt16", "UInt32", "Int32"}
 
 _BOUNDS = {"UInt64": (0, 2**64 - 1), "Int64": (-(2**63), 2**63 - 1)}
 
+_MOST = "1.7976931348623157e308"
+"""The greatest finite float."""
+
 _GREATEST_FLOAT = "9223372036854774784.0"
 """The greatest float that 64 bits hold as an integer: the mean of great ones is rounded up beyond."""
 
@@ -127,9 +130,62 @@ def as_float(value: Expr, side: Source) -> Expr:
     return value if side.table == "Float64" else call("toFloat64", value)
 
 
-def quantile(share: Expr, value: Expr) -> Expr:
-    """The value below which a share of the values lies, linear between the two nearest."""
-    return exp.ParameterizedAgg(this="quantileExactInclusive", expressions=[share], params=[value])
+def _between(share: Expr, asked: _Call) -> Expr:
+    """The value below which a share of the values lies, linear between the two nearest.
+
+    `quantileExactInclusive` subtracts the one from the other: of two infinities it made NaN, so that
+    `where p99 > 100` left out just what had exploded. It is given the greatest floats in place of infinities, and
+    counts say where those lie; the place is computed as it does. What is infinite of finite values is missing.
+    """
+    floats = asked.floats
+    if not asked.side.is_float:
+        return _quantile_of(share, floats)
+    great = call("multiIf", _beyond(floats, 1), number_of(_MOST), _beyond(floats, -1), number_of(f"-{_MOST}"), floats)
+    found = _quantile_of(share.copy(), great)
+    count = call("count", floats.copy())
+    less = exp.Paren(this=exp.Sub(this=count.copy(), expression=number(1)))
+    place = exp.Paren(this=exp.Add(this=exp.Mul(this=share.copy(), expression=less), expression=number(1)))
+    low = call("floor", place.copy())
+    high = exp.Paren(
+        this=exp.Add(this=low.copy(), expression=exp.Paren(this=exp.GT(this=place, expression=low.copy())))
+    )
+    below = call("countIf", _beyond(floats, -1))
+    finite = exp.Paren(this=exp.Sub(this=count.copy(), expression=call("countIf", _beyond(floats, 1))))
+    is_low, is_high = exp.LTE(this=low, expression=below), exp.GT(this=high, expression=finite)
+    cases: list[tuple[Expr, Expr]] = [
+        (exp.EQ(this=count, expression=number(0)), exp.null()),
+        (exp.And(this=is_low.copy(), expression=is_high.copy()), exp.null()),
+        (is_low, infinite(-1)),
+        (is_high, infinite(1)),
+        (call("isFinite", found), found.copy()),
+    ]
+    return call("multiIf", *(part for case in cases for part in case), exp.null())
+
+
+def _quantile_of(share: Expr, value: Expr) -> Expr:
+    return exp.ParameterizedAgg(this="quantileExactInclusive", expressions=[share], params=[value.copy()])
+
+
+def _beyond(value: Expr, sign: int) -> Expr:
+    """True of the infinity of a sign."""
+    if sign > 0:
+        return exp.GT(this=value.copy(), expression=number_of(_MOST))
+    return exp.LT(this=value.copy(), expression=number_of(f"-{_MOST}"))
+
+
+def number_of(digits: str) -> Expr:
+    """A float constant of the compiler's own."""
+    return exp.Neg(this=exp.Literal.number(digits[1:])) if digits[0] == "-" else exp.Literal.number(digits)
+
+
+def infinite(sign: int) -> Expr:
+    """The infinity of a sign."""
+    return exp.Div(this=number(sign), expression=number(0))
+
+
+def finite(value: Expr) -> Expr:
+    """A float, NULL where it is infinite or NaN."""
+    return call("if", call("isFinite", value.copy()), value, exp.null())
 
 
 def rounded(value: Expr, kind: Type) -> Expr:
@@ -204,16 +260,20 @@ def _extreme(asked: _Call) -> Made:
 
 def _percentile(asked: _Call) -> Made:
     share = exp.Literal.number(repr(PERCENTILES[asked.reduced.function]))
-    return made_float(quantile(share, asked.floats), asked.reduced.type)
+    return made_float(_between(share, asked), asked.reduced.type)
 
 
 def _quantile(asked: _Call) -> Made:
     share = asked.parameters.bind(float(asked.reduced.parameter or 0), "Float64")
-    return made_float(quantile(share, asked.floats), asked.reduced.type)
+    return made_float(_between(share, asked), asked.reduced.type)
 
 
 def _stddev(asked: _Call) -> Made:
-    return made_float(call("stddevPopStable", asked.floats), asked.reduced.type)
+    deviation = finite(call("stddevPopStable", asked.floats))
+    if asked.side.is_float:  # of one infinity it is 0
+        infinities = call("countIf", call("isInfinite", asked.floats))
+        deviation = call("if", exp.EQ(this=infinities, expression=number(0)), deviation, exp.null())
+    return made_float(deviation, asked.reduced.type)
 
 
 def _distinct(asked: _Call) -> Made:

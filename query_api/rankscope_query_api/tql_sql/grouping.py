@@ -68,7 +68,10 @@ def stretches(every: Every, rows: Scope) -> GroupKey:
     name, kind = ("step", Type.INTEGER) if every.in_steps else ("time", Type.TIME)
     side = source(FIELDS[name][rows.entity], rows)
     size = rows.parameters.bind(every.size, "Int64")
-    begun = exp.Sub(this=side.value.copy(), expression=exp.Mod(this=side.value.copy(), expression=size))
+    rest = exp.Paren(this=exp.Mod(this=side.value.copy(), expression=size))
+    is_below = exp.LT(this=rest.copy(), expression=number(0))  # of a negative number the rest is negative
+    more = call("if", is_below, exp.Paren(this=exp.Add(this=rest, expression=size.copy())), rest.copy())
+    begun = exp.Sub(this=side.value.copy(), expression=more)
     value = begun if side.present is None else call("if", side.present.copy(), begun, exp.null())
     whole = replace(side, value=value, nullable=False, absent=None, table="Int64")
     return GroupKey(name, name, writer_of_type(kind), value, whole)
