@@ -30,6 +30,7 @@ from rankscope_query_api.guarding import Guarded
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
 from rankscope_query_api.routes import (
+    captures,
     complete,
     completeness,
     deletion,
@@ -89,6 +90,7 @@ def create_app(
         trace,
         steps,
         tensors,
+        captures,
         findings,
         tql,
         complete,

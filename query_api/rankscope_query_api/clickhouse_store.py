@@ -8,6 +8,7 @@ from rankscope_query_api import fitness
 from rankscope_query_api.clickhouse import ClickHouse, Selecting
 from rankscope_query_api.doors import AskedBy, NobodysProject
 from rankscope_query_api.limits import Asker
+from rankscope_query_api.reading.captures import ClickHouseCaptures
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
 from rankscope_query_api.reading.ledger import ClickHouseLedger
@@ -52,6 +53,7 @@ class ClickHouseStore:
         self.export = ClickHouseExport(self._door)
         self.spans = ClickHouseSpans(self._door)
         self.tensors = ClickHouseTensors(self._door)
+        self.captures = ClickHouseCaptures(self._door)
         self.ledger = ClickHouseLedger(self._door)
         self.storage = ClickHouseStorage(self._door)
 

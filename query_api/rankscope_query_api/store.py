@@ -14,6 +14,9 @@ from rankscope_query_api.limits import Asker
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import Families, RootCount, SpanPlace, StepBucket, StepWindow, TraceCount, TracePlace
 from rankscope_query_api.values import (
+    CaptureFilter,
+    ChunkPlace,
+    Digest,
     Launch,
     LedgerEntry,
     PathTotal,
@@ -54,6 +57,9 @@ EVENTS_A_SPAN = 100
 
 TENSOR_KEY = (int, int, int, int, int, int, int, str)
 """Shape of the key of `tensors`."""
+
+CAPTURE_KEY = (int, int, int, int, int, str)
+"""Shape of the key of `captures`."""
 
 
 class RunReader(Protocol):
@@ -243,6 +249,30 @@ class TensorReader(Protocol):
         ...
 
 
+class CaptureReader(Protocol):
+    """Kept tensor values; of what several ranks have sent alike, one copy."""
+
+    async def captures(self, key: RunKey, where: CaptureFilter, *, limit: int, after: Key | None) -> Slice[Record]:
+        """What was kept, by (step, time, rank, row key), without its bytes."""
+        ...
+
+    async def whole(self, key: RunKey, digests: Sequence[Digest]) -> frozenset[Digest]:
+        """Those of these contents that have every chunk."""
+        ...
+
+    async def named(self, key: RunKey, digest: Digest, where: CaptureFilter) -> Sequence[Record]:
+        """For each type and shape in which a content was kept the first such row; of up to two."""
+        ...
+
+    async def places(self, key: RunKey, digest: Digest) -> Sequence[ChunkPlace]:
+        """Where the chunks of a content are, in order; only those that there are."""
+        ...
+
+    async def chunks(self, key: RunKey, digest: Digest, places: Sequence[ChunkPlace]) -> Sequence[bytes]:
+        """The bytes of these chunks, in order; at most 16 at a time."""
+        ...
+
+
 class LedgerReader(Protocol):
     """What arrived and what should have."""
 
@@ -295,6 +325,11 @@ class TraceStore(Protocol):
     @property
     def tensors(self) -> TensorReader:
         """Tensor statistics."""
+        ...
+
+    @property
+    def captures(self) -> CaptureReader:
+        """Kept tensor values."""
         ...
 
     @property

@@ -204,6 +204,42 @@ class TensorFilter:
     role: int | None = None
 
 
+Digest: TypeAlias = tuple[int, int]
+"""A BLAKE2b-128, as two halves of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFilter:
+    """Which kept values are meant; a None does not restrict.
+
+    Attributes:
+        name: A tensor's path as a glob: `*` any text, `?` one character.
+        step: Optimizer step.
+        rank: Global rank.
+        role: Code of a `Role`.
+    """
+
+    name: str | None = None
+    step: int | None = None
+    rank: int | None = None
+    role: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Where a chunk of a content can be read.
+
+    Attributes:
+        chunk: Which one, from 0.
+        chunks: How many the content has.
+        incarnation: A process that has sent it, 32 hex digits.
+    """
+
+    chunk: int
+    chunks: int
+    incarnation: str
+
+
 @dataclass(frozen=True, slots=True)
 class PathTotal:
     """What one rank did at one path within a step.

@@ -139,5 +139,5 @@ def _coded(value: Any, field: Field, strings: dict[str, int]) -> Any:
     if field.wire is Wire.DICT:
         return strings.setdefault(value or "", len(strings))
     if value is None:
-        return "" if field.wire is Wire.STRING else 0
+        return {Wire.STRING: "", Wire.BYTES: b""}.get(field.wire, 0)
     return value

@@ -45,6 +45,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "path": _RUN,
         "query": {"path": "layers.2.mlp", "step": 14, "rank": 1, "role": "grad"},
     },
+    "list_captures": {"path": {"run": story.OTHER_RUN}, "query": {"name": "head.*", "step": 0}},
     "show_findings": {"path": _RUN},
     "run_sql": {
         "body": {

@@ -4,6 +4,8 @@ Run `bright-otter` of project `default`: two launches of four ranks. In the seco
 from step 12 on, and at step 14 rank 1 overflows in `layers.2.mlp`. Project `other` has a run of the same id.
 """
 
+import hashlib
+import struct
 from collections.abc import Iterator, Sequence
 
 from rankscope_proto.identity import step_trace_id
@@ -21,6 +23,9 @@ NONFINITE_RANK, NONFINITE_STEP, NONFINITE_MODULE = 1, 14, "layers.2.mlp"
 STEP_NS = 300 * MS
 ROLLOUT = (0xFEED, 0x42)
 SECOND_START = START + 60_000 * MS
+KEPT = struct.pack("<2f", 0.5, float("inf"))
+DIGEST = hashlib.blake2b(KEPT, digest_size=16).hexdigest()
+"""Values that the other run has kept of its head's weight."""
 LONG_AGO = 1_700_000_000_000_000_000
 """When the first launch was heard last: it is silent on any day the tests run."""
 
@@ -237,10 +242,33 @@ def _first_launch() -> Iterator[pb.Batch]:
         yield batch
 
 
+def _kept_values() -> Row:
+    return {
+        "name": "head.weight",
+        "module": "head",
+        "role": Role.WEIGHT.code,
+        "step": 0,
+        "phase": Phase.BACKWARD.code,
+        "time": START + 50 * MS,
+        "dtype": "float32",
+        "shape": [2],
+        "full_shape": [64, 16],
+        "part": "sample",
+        "part_of": '{"elements": 2, "seed": 7, "of": 1024}',
+        "digest_hi": int(DIGEST[:16], 16),
+        "digest_lo": int(DIGEST[16:], 16),
+        "bytes": len(KEPT),
+        "chunks": 1,
+        "data": KEPT,
+        "cause": "weights blow up",
+    }
+
+
 def _neighbours() -> Iterator[pb.Batch]:
     yield Writer(OTHER_RUN, 0, world_size=1).seal(
         sealed_ns=START - 10**12,
         scalars=[{"name": "loss", "step": 0, "value": 1.0, "time": START}],
+        captures=[_kept_values()],
         events=[_end_of_stream(START)],
     )
     secret = Writer(RUN, 0, project="other", world_size=1, launch=b"\x0c" * 16)

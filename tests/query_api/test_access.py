@@ -23,6 +23,7 @@ EVERY_ROUTE = [
     *(f"{RUN}/traces/{ROLLOUT}/spans", f"{RUN}/steps", f"{RUN}/steps/5/tree", f"{RUN}/steps/5/tree?rank=0"),
     *("/api/v1/traces?from=2026-11-01", f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export"),
     *(f"{RUN}/traces/export", f"{RUN}/traces/steps"),
+    *(f"{RUN}/captures", f"/api/v1/runs/{story.OTHER_RUN}/captures/{story.DIGEST}"),
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
     *("/api/v1/sql", "/api/v1/sql?with-run", "/api/v1/tql/complete", "/api/v1/tql/explain"),
 ]
@@ -102,6 +103,7 @@ async def test_each_of_two_keys_sees_its_project_and_nothing_of_the_other(
 def test_the_matrix_asks_every_route_that_reads(store: ClickHouseStore, settings: Settings) -> None:
     def template(path: str) -> str:
         bare = path.partition("?")[0].replace(story.RUN, "{run}").replace(ROLLOUT, "{trace}")
+        bare = bare.replace(story.OTHER_RUN, "{run}").replace(story.DIGEST, "{digest}")
         return bare.replace("/steps/5", "/steps/{step}")
 
     paths = create_app(store, settings).openapi()["paths"]

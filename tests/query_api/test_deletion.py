@@ -27,6 +27,8 @@ from tests.query_api.test_statements import TABLES
 END: Row = {"time": START, "kind": "end_of_stream", "name": "end of stream", "severity": 2}
 SPAN: Row = {"span_id": 7, "trace_hi": 1, "trace_lo": 2, "name": "load", "kind": 13, "start": START, "duration": MS}
 LOSS: Row = {"name": "loss", "step": 0, "value": 1.0, "time": START}
+HIT: Row = {"time": START, "breakpoint": "nan", "name": "head.weight", "step": 0}
+KEPT: Row = {"name": "head.weight", "step": 0, "time": START, "bytes": 3, "chunks": 1, "data": b"abc"}
 GAP: Row = {"class": 1, "cause": "ring_full", "data_kind": "spans", "count": 3, "start": START}
 OTHERS = [("default", "kept"), ("other", "r")]
 """A run beside it, and one of the same id in another project."""
@@ -37,7 +39,15 @@ def write(store: Store, *runs: tuple[str, str], ended: bool = True) -> None:
     for project, run in runs:
         events = [END] if ended else []
         writer = Writer(run, 0, project=project)
-        batch = writer.seal(lost={"spans": 3}, spans=[SPAN], scalars=[LOSS], gaps=[GAP], events=events)
+        batch = writer.seal(
+            lost={"spans": 3},
+            spans=[SPAN],
+            scalars=[LOSS],
+            gaps=[GAP],
+            events=events,
+            hits=[HIT],
+            captures=[KEPT],
+        )
         insert(store.client, batch, token=f"{project}/{run}/{ended}")
 
 
@@ -73,7 +83,7 @@ async def test_a_deleted_run_is_gone_from_every_table_and_no_other_is(
 
     assert answer.status_code == 200
     assert {table: rows for table, rows in answer.json()["deleted"].items() if rows} == held
-    assert {"batches", "trace_index", "spans", "gaps"} <= set(held)
+    assert {"batches", "trace_index", "spans", "gaps", "hits", "captures"} <= set(held)
     assert rows_of(own, "default", "r") == {}
     assert [rows_of(own, *other) for other in OTHERS] == before
     assert (await api_of_own.get("/api/v1/runs/r")).status_code == 404

@@ -10,6 +10,7 @@ from rankscope_proto.columns import SECTIONS
 from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.reading import (
+    captures,
     deletion,
     export,
     ledger,
@@ -23,11 +24,11 @@ from rankscope_query_api.reading import (
     traces,
 )
 
-STATEMENTS = [
-    statement
-    for module in (runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, ledger, deletion)
-    for statement in module.STATEMENTS
-]
+MODULES = (
+    *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, ledger),
+    deletion,
+)
+STATEMENTS = [statement for module in MODULES for statement in module.STATEMENTS]
 OF_PROJECT = {
     *(runs.RUNS, runs.RUN_IDS, runs.RUN_COUNT, runs.RUNS_WITH_GAPS),
     *(*traces.OF_PROJECT, *open_now.OF_PROJECT, *totals.OF_PROJECT),

@@ -73,6 +73,35 @@ def tensor_json(row: Record) -> dict[str, Json]:
     return shown
 
 
+def capture_json(row: Record, *, is_whole: bool) -> dict[str, Json]:
+    """A row of `captures` without its bytes.
+
+    Args:
+        row: The row.
+        is_whole: Whether the store has every chunk of its content.
+    """
+    return {
+        "launch_id": row["launch"],
+        "rank": row["rank"],
+        "step": row["step"],
+        "microstep": row["microstep"],
+        "phase": Phase.of(row["phase"]),
+        "role": Role.of(row["role"]),
+        "name": row["name"],
+        "module": row["module"],
+        "dtype": row["dtype"],
+        "shape": row["shape"],
+        "full_shape": row["full_shape"],
+        "part": row["part"],
+        "part_of": _attributes(row["part_of"]),
+        "digest": trace_hex(row["digest_hi"], row["digest_lo"]),
+        "bytes": row["bytes"],
+        "is_whole": is_whole,
+        "cause": row["cause"],
+        **moment("time", row["time"]),
+    }
+
+
 def trace_json(trace: Record) -> dict[str, Json]:
     """A trace as a row of a list, as `TraceReader.traces` answers it."""
     return {
