@@ -25,6 +25,9 @@ WAKE_ROWS = 2_000
 WAKE_TEXT = 2 * 1024 * 1024
 """Bytes of long text that wait before it is woken, and that it takes at once."""
 
+HEAVY = "captures"
+"""The section whose items are taken at once: each may be of many MiB, and little more of them may wait."""
+
 CAPACITY_TEXT = 16 * 1024 * 1024
 """Bytes of long text kept at most: half of the SDK's 32 MiB, beside the batches that wait for room."""
 
@@ -82,7 +85,8 @@ class Ring:
             self._more_rows += rows - 1
             if text:
                 self._text += text
-            if self._woken or (waiting < WAKE_ROWS and (not text or self._text < WAKE_TEXT)):
+            is_due = waiting >= WAKE_ROWS or (text and self._text >= WAKE_TEXT) or item.section == HEAVY
+            if self._woken or not is_due:
                 return True
             self._woken = True
         self._wake.put(None)
