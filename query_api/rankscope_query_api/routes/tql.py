@@ -10,7 +10,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope import tql
-from rankscope.tql.fields import SECTION, Entity
 from rankscope.tql.formatting import field_text
 from rankscope.tql.nodes import FieldRef
 from rankscope.tql.typed import Across, Aggregate, Key, Stage
@@ -21,7 +20,7 @@ from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, st
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.tql_sql import DEFAULT_PAGE, Compiled, compile_query
-from rankscope_query_api.tql_sql.mentioned import first_with, keys_in_doubt, steps_of
+from rankscope_query_api.tql_sql.mentioned import first_with, keys_in_doubt, sections_of, steps_of
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["tql"])
@@ -101,7 +100,7 @@ class _Asked:
     async def gaps(self) -> Sequence[Mapping[str, Json]]:
         """The stated absences within the steps that are asked about; of a whole project with the run of each."""
         low, high = steps_of(self.query)
-        sections, step = _sections(self.query.entity), low if low == high else None
+        sections, step = sections_of(self.query), low if low == high else None
         if self.run is not None:
             found = await self.store.runs.gaps(RunKey(self.project, self.run), sections=sections, step=step)
             return [gap_json(gap) for gap in found if _touches(gap, low, high=high)]
@@ -128,13 +127,6 @@ def _touches(gap: Record, low: int, *, high: int) -> bool:
     """Whether a gap may lie within some steps; one that names no step may."""
     first, last = gap["first_step"], gap["last_step"]
     return (first is None or first <= high) and (last is None or last >= low)
-
-
-def _sections(entity: Entity) -> tuple[str, ...]:
-    """Whose gaps could have held rows of the entity; none named: all."""
-    if entity in SECTION:
-        return (SECTION[entity].name,)
-    return (SECTION[Entity.SPAN].name,) if entity is Entity.TRACE else ()
 
 
 def _compiled(body: TqlBody, project: str) -> tuple[tql.Typed, Compiled]:

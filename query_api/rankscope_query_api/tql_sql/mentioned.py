@@ -1,12 +1,13 @@
-"""What a query mentions that its answer is judged by: keys that may never have been seen, the steps it asks about."""
+"""What a query mentions that its answer is judged by: keys that may never have been seen, steps, and tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rankscope.tql.fields import Entity, Field, Type
+from rankscope.tql.fields import SECTION, Entity, Field, Type
 from rankscope.tql.typed import (
     AllOf,
     Between,
+    Companion,
     Compare,
     Condition,
     Constant,
@@ -68,6 +69,15 @@ def steps_of(query: Typed) -> tuple[int, int]:
         least, greatest = _steps(part)
         low, high = max(low, least), min(high, greatest)
     return low, high
+
+
+def sections_of(query: Typed) -> tuple[str, ...]:
+    """Whose gaps could have held what decides the answer: the rows' and of those beside them; none named: all."""
+    if query.entity is Entity.RUN:
+        return ()
+    beside = (node.entity for node in walked(query) if isinstance(node, Companion))
+    spans = {Entity.TRACE: Entity.SPAN}
+    return tuple(dict.fromkeys(SECTION[spans.get(one, one)].name for one in (query.entity, *beside)))
 
 
 def _either(key: Key) -> Key:

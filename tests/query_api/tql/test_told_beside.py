@@ -100,6 +100,9 @@ async def test_a_key_that_something_has_is_not_warned_of(service: httpx.AsyncCli
         ("exists(span.name) and step > 101", None),
         ("exists(span.name) and step == 102", None),
         ("exists(tensor.name)", None),
+        ("tensor.l2 > 0 and span.duration > 1h", 14),
+        ("span.duration > 1h and tensor.l2 > 0", 14),
+        ("{span.name == 'a'} | where trace.span_count > 9", 14),
     ],
 )
 async def test_the_gaps_of_the_steps_that_are_asked_about_are_told(
