@@ -65,7 +65,11 @@ class ModuleHooks:
     def see_to(self, configuration: CaptureConfiguration, raised: Mapping[Key, Depth]) -> None:
         """Hook what a configuration has looked at, and what is asked for beyond it, and nothing else."""
         has_spans = configuration.level >= 2 and configuration.wants_role(Role.ACTIVATION)
-        wanted = {id(node.module): (node, _Hooked(True, has_spans)) for node in self._selection.outputs(configuration)}
+        # The model's own call is the phase forward, and where it is the only model its path is no name.
+        wanted = {
+            id(node.module): (node, _Hooked(is_chosen=True, has_spans=has_spans and node.path != ""))
+            for node in self._selection.outputs(configuration)
+        }
         for path, role in raised:
             node = self._selection.node_at.get(path) if role in OUTPUT_ROLES else None
             if node is not None:
