@@ -126,7 +126,10 @@ class Outputs:
             self._sheet.measure([(subject, gradient)], least, phase=_BACKWARD, call=call)
 
     def _learn(self, subject: Subject, tensor: Tensor) -> None:
-        """Remember what the output usually is, if it is what `see` can check by itself."""
+        """Remember what the output usually is, if it is what `see` can check by itself and nobody asks for more."""
+        raised = self._sheet.raised
+        if subject.key in raised or subject.of(ACTIVATION_GRAD).key in raised:
+            return
         if type(tensor) is not Tensor or not tensor.is_cpu:
             return
         if not isinstance(self._sheet.meter(tensor.device), HostMeter):

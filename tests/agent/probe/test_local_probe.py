@@ -21,7 +21,8 @@ from tests.agent.probe.trainings import Criterion, Model, Recorded, batches, hoo
 class Trained:
     """A model that is trained here, a step at a time: a `Source`."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: CaptureConfiguration = EVERY_STEP) -> None:
+        torch.manual_seed(0)
         self.recorded = Recorded()
         self.model = Model()
         self.optimizer, self.criterion = torch.optim.SGD(self.model.parameters(), lr=0.1), Criterion()
@@ -30,7 +31,7 @@ class Trained:
             self.model,
             optimizer=self.optimizer,
             loss=self.criterion,
-            configuration=EVERY_STEP,
+            configuration=configuration,
         )
         self.module, self.tensor = "blocks.1", "head.weight"
         self.data = batches(8)

@@ -1,0 +1,292 @@
+"""A breakpoint sees every row of its nodes, fires where its condition holds, and does what was asked of it."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from rankscope.errors import BreakpointHit, ConfigError
+from rankscope.probe import Action, CaptureConfiguration, HitEvent, LocalProbe, Trigger
+from rankscope.probe.depth import Depth
+from rankscope_proto.names import Phase, Role
+from tests.agent.probe.test_local_probe import Trained
+from tests.agent.probe.trainings import names
+from tests.ground.stores import Store
+from tests.proto.batches import insert
+
+NONFINITE = "tensor.nan_count > 0 or tensor.inf_count > 0"
+ALWAYS = "tensor.numel > 0"
+OUTPUT = 'tensor.role == "activation"'
+GRAD = 'tensor.role == "grad"'
+
+
+@pytest.fixture
+def trained() -> Iterator[Trained]:
+    """A model that is trained a step at a time, its probe at level 1, with full steps far apart."""
+    source = Trained(CaptureConfiguration(every=1000))
+    yield source
+    source.close()
+
+
+def armed(probe: LocalProbe, node: str, predicate: str, **options: Any) -> Any:
+    """Sets a breakpoint."""
+    return probe.set_breakpoint(Trigger(node=node, predicate=predicate, **options))
+
+
+def test_the_layer_that_overflows_is_found_in_its_step_and_the_hit_is_in_the_store(
+    trained: Trained, migrated: Store
+) -> None:
+    armed(trained.probe, "blocks.*", f"{OUTPUT} and ({NONFINITE})", name="overflow", precise=True, once=True)
+
+    for step in range(4):
+        trained.advance(is_ill=step == 2)
+    trained.close()
+    insert(migrated.client, *trained.recorded.exporter.messages())
+
+    found = migrated.client.query(
+        "SELECT breakpoint, name, role, step, phase, mode, action, count, seen['tensor.inf_count'] FROM hits"
+    ).result_rows
+    infinite = 4 * 5 * 8
+    activation, forward = Role.ACTIVATION.code, Phase.FORWARD.code
+    assert found == [("overflow", "blocks.1", activation, 2, forward, "precise", "nothing", 1, infinite)]
+
+
+def test_a_precise_breakpoint_is_judged_before_training_goes_on(trained: Trained) -> None:
+    order: list[str] = []
+
+    def entered(_module: nn.Module, _args: Any) -> None:
+        order.append("the next layer")
+
+    trained.model.blocks[2].register_forward_pre_hook(entered)
+    trigger = Trigger(node="blocks.1", predicate=OUTPUT, precise=True)
+    trained.probe.set_breakpoint(trigger, callback=lambda hit: order.append(hit.node))
+
+    trained.advance()
+
+    assert order == ["blocks.1", "the next layer"]
+
+
+def test_a_relaxed_breakpoint_is_judged_when_the_step_ends(trained: Trained) -> None:
+    hits: list[HitEvent] = []
+    trained.probe.set_breakpoint(Trigger(node="blocks.1", predicate=OUTPUT), callback=hits.append)
+    seen_inside: list[int] = []
+
+    def updated(*_call: Any) -> None:
+        seen_inside.append(len(hits))
+
+    trained.optimizer.register_step_post_hook(updated)
+
+    trained.advance()
+
+    assert (seen_inside, len(hits)) == ([0], 1)
+
+
+def test_nodes_of_a_breakpoint_are_measured_in_every_step_and_no_others(trained: Trained) -> None:
+    trained.advance()
+    armed(trained.probe, "head.weight", f"{GRAD} and tensor.l2 > 0")
+
+    for _ in range(3):
+        trained.advance()
+
+    rows = trained.recorded.rows("tensor_stats", role=Role.GRAD.code)
+    assert [(row["name"], row["step"]) for row in rows if row["step"] > 0] == [
+        ("head.weight", step) for step in (1, 2, 3)
+    ]
+
+
+def test_when_the_last_breakpoint_is_removed_nothing_more_is_measured(trained: Trained) -> None:
+    trained.advance()
+    breakpoint_ = armed(trained.probe, "head.weight", f"{GRAD} and tensor.l2 > 0")
+    trained.advance()
+    breakpoint_.remove()
+    trained.advance()
+
+    rows = trained.recorded.rows("tensor_stats", name="head.weight", role=Role.GRAD.code)
+    assert [row["step"] for row in rows] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("node", "predicate", "depth", "roles"),
+    [
+        ("blocks.1", NONFINITE, Depth.FINITE, {Role.ACTIVATION, Role.ACTIVATION_GRAD}),
+        ("blocks.1", f"{OUTPUT} and tensor.l2 > 1", Depth.NORMS, {Role.ACTIVATION}),
+        ("head.weight", "tensor.l2 > 1", Depth.NORMS, {Role.WEIGHT, Role.GRAD, Role.GRAD_INCREMENT}),
+        ("head.weight", f"{GRAD} and tensor.zero_frac > 0.5 and tensor.l2 > 1", Depth.TABLE, {Role.GRAD}),
+        ("head.weight", "tensor.grad_to_weight > 1", Depth.NORMS, {Role.GRAD}),
+        ("head.weight", "tensor.update_ratio > 0.1", Depth.TABLE, {Role.UPDATE}),
+        ("head.weight", 'robust_z(tensor.std) > 6 and tensor.role == "weight"', Depth.TABLE, {Role.WEIGHT}),
+    ],
+)  # fmt: skip
+def test_a_node_is_looked_at_as_closely_as_the_condition_needs(
+    trained: Trained, node: str, predicate: str, depth: Depth, roles: set[Role]
+) -> None:
+    breakpoint_ = armed(trained.probe, node, predicate)
+
+    depths = breakpoint_.predicate.depths
+    assert {key[1] for key in depths} == {role.code for role in roles}
+    assert {*depths.values()} == {depth}
+
+
+@pytest.mark.parametrize(
+    ("node", "predicate", "said"),
+    [
+        ("head.wieght", ALWAYS, "did you mean head.weight"),
+        ("blocks.1", "tensor.l2 >", "the query ends too early"),
+        ("blocks.1", "span.duration > 3s", "a breakpoint is asked of tensors"),
+        ("blocks.1", "tensor.microbatch > 1", "tensor.microbatch is captured at no level"),
+        ("blocks.1", "attempt > 1 and tensor.l2 > 1", "attempt is only known when a run is read"),
+        ("blocks.1", 'tensor.l2 > 1 and tensor.role == "weight"', "whose tensors are activation, activation_grad"),
+        ("head.weight", 'tensor.role == "optimizer_state" and tensor.l2 > 1', "this never holds of head.weight"),
+        ("head.weight", 'tensor.role == "weight" and tensor.update_ratio > 1', "this never holds of head.weight"),
+        ("head.weight", 'module.path == "embed" and tensor.l2 > 1', "this never holds of head.weight"),
+        ("head.weight", 'module.class == "Embedding" and tensor.l2 > 1', "this never holds of head.weight"),
+        ("head.weight", "rank == 3 and tensor.l2 > 1", "this never holds of head.weight"),
+        ("blocks.*", "layer.index == 3 and tensor.l2 > 1", "this never holds of blocks"),
+        ("head.weight", "tensor.l2 > 1 | first", "has no stages"),
+    ],
+)
+def test_a_breakpoint_that_can_never_fire_is_refused(trained: Trained, node: str, predicate: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        armed(trained.probe, node, predicate)
+
+    assert said in str(refused.value)
+
+
+def test_a_condition_may_name_the_process_its_run_and_the_module(trained: Trained) -> None:
+    predicate = f'{OUTPUT} and rank == 0 and module.class == "Block" and layer.path == "blocks.1" and world_size == 1'
+    breakpoint_ = armed(trained.probe, "blocks.*", predicate)
+
+    trained.advance()
+
+    assert breakpoint_.hits == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "predicate"),
+    [("blocks.1", OUTPUT), ("head.weight", GRAD)],
+    ids=["out of the model's call", "out of backward"],
+)
+def test_a_precise_breakpoint_that_raises_stops_training_where_it_is(
+    trained: Trained, node: str, predicate: str
+) -> None:
+    trained.advance()
+    armed(trained.probe, node, predicate, action=Action.RAISE, precise=True, name="stop", once=True)
+    before = trained.model.head.weight.detach().clone()
+
+    with pytest.raises(BreakpointHit, match=f"breakpoint stop fired on {node} .* in step 1") as raised:
+        trained.advance()
+
+    assert isinstance(raised.value.hit, HitEvent)
+    assert torch.equal(trained.model.head.weight, before)
+    trained.step += 1
+    trained.advance()
+    assert names(trained.recorded.rows("hits")) == [node]
+
+
+def test_a_relaxed_breakpoint_that_raises_does_so_when_the_step_ends(trained: Trained) -> None:
+    armed(trained.probe, "blocks.1", OUTPUT, action=Action.RAISE)
+
+    with pytest.raises(BreakpointHit):
+        trained.advance()
+
+    assert trained.probe.watch.guard.failures == 0
+
+
+def test_a_hit_raises_the_level_of_its_node_for_the_steps_asked_for(trained: Trained) -> None:
+    armed(trained.probe, "head.weight", f"{GRAD} and step == 1", action=Action.LEVEL, level=2, steps=2)
+
+    for _ in range(5):
+        trained.advance()
+
+    rows = trained.recorded.rows("tensor_stats", name="head.weight", role=Role.GRAD.code)
+    assert [row["step"] for row in rows if row.get("std") is not None] == [2, 3]
+
+
+def test_a_precise_hit_keeps_the_values_that_it_was_judged_by(trained: Trained) -> None:
+    outputs: list[torch.Tensor] = []
+    trained.model.blocks[1].register_forward_hook(
+        lambda _module, _args, output: outputs.append(output.detach().clone())
+    )
+    armed(trained.probe, "blocks.1", f"{OUTPUT} and step == 1", action=Action.CAPTURE, precise=True, name="look")
+
+    trained.advance()
+    trained.advance()
+
+    (row,) = trained.recorded.rows("captures")
+    assert (row["name"], row["step"], row["cause"]) == ("blocks.1", 1, "look")
+    assert row["data"] == outputs[1].numpy().tobytes()
+
+
+def test_a_relaxed_hit_keeps_the_values_of_the_next_step(trained: Trained) -> None:
+    armed(trained.probe, "head.weight", f"{GRAD} and step == 0", action=Action.CAPTURE, name="look")
+
+    for _ in range(3):
+        trained.advance()
+
+    rows = trained.recorded.rows("captures")
+    assert [(row["name"], row["role"], row["step"], row["cause"]) for row in rows] == [
+        ("head.weight", Role.GRAD.code, 1, "look")
+    ]
+
+
+def test_a_gradient_that_arrives_at_an_output_is_judged_alone(trained: Trained) -> None:
+    predicate = 'tensor.role == "activation_grad" and tensor.nonfinite_count == 0'
+    breakpoint_ = armed(trained.probe, "blocks.1", predicate, precise=True)
+
+    for _ in range(4):
+        trained.advance()
+
+    assert breakpoint_.hits == 4
+
+
+@pytest.mark.parametrize("precise", [True, False], ids=["precise", "relaxed"])
+def test_a_callback_that_raises_is_counted_said_once_and_hurts_nobody(
+    trained: Trained, caplog: pytest.LogCaptureFixture, *, precise: bool
+) -> None:
+    def fail(_hit: HitEvent) -> None:
+        raise RuntimeError("mine")
+
+    trigger = Trigger(node="blocks.1", predicate=OUTPUT, precise=precise, name="mine")
+    breakpoint_ = trained.probe.set_breakpoint(trigger, callback=fail)
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            trained.advance()
+
+    assert (breakpoint_.hits, breakpoint_.failures) == (5, 5)
+    assert [record.message for record in caplog.records if "mine" in record.message] == [
+        "the callback of breakpoint mine failed; training goes on, and further failures are only counted"
+    ]
+    assert trained.probe.watch.guard.failures == 0
+
+
+def test_training_is_bit_identical_with_breakpoints_and_without() -> None:
+    plain, observed = Trained(CaptureConfiguration(level=0)), Trained(CaptureConfiguration())
+    for node, predicate in (("*", NONFINITE), ("head", "tensor.std > 0"), ("embed.weight", "tensor.l2 > 0")):
+        armed(observed.probe, node, predicate, precise=True)
+
+    for source in (plain, observed):
+        for _ in range(4):
+            source.advance()
+        source.close()
+
+    for left, right in zip(plain.model.parameters(), observed.model.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_a_breakpoint_may_be_set_and_removed_by_its_own_callback(trained: Trained) -> None:
+    later: list[Any] = []
+    trigger = Trigger(node="blocks.0", predicate=OUTPUT)
+    first = trained.probe.set_breakpoint(trigger, callback=lambda _hit: first.remove())
+    trained.probe.set_breakpoint(
+        Trigger(node="blocks.1", predicate=OUTPUT, once=True),
+        callback=lambda _hit: later.append(armed(trained.probe, "blocks.2", OUTPUT)),
+    )
+
+    for _ in range(3):
+        trained.advance()
+
+    assert (first.hits, later[0].hits) == (1, 2)
