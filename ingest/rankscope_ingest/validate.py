@@ -20,7 +20,8 @@ from rankscope_proto.columns import header_fields
 from rankscope_proto.constructors import MAX_SEQ
 from rankscope_proto.declaration import Wire
 from rankscope_proto.identity import payload_digest, week_of
-from rankscope_proto.v1.batch_pb2 import Batch, Header
+from rankscope_proto.sections_probe import CHUNK_BYTES
+from rankscope_proto.v1.batch_pb2 import Batch, Captures, Header
 from rankscope_proto.v1.ingest_pb2 import Sealed
 
 MAX_PAYLOAD_BYTES = 4 * 2**20
@@ -142,7 +143,24 @@ def _check_sections(sealed: Sealed, batch: Batch) -> int:
     dictionary = Dictionary(list(batch.strings))
     for rules, message in present:
         rules.check(message, dictionary)
+    if batch.HasField("captures"):
+        _check_chunks(batch.captures)
     return dictionary.text_bytes
+
+
+def _check_chunks(captures: Captures) -> None:
+    """Kept values come in chunks; a row that names earlier ones has none of its own."""
+    size = max(map(len, captures.data), default=0)
+    if size > CHUNK_BYTES:
+        raise Refused("captures.data", f"{size} bytes in a row; a chunk has at most {CHUNK_BYTES}")
+    rows = len(captures.name)
+    chunks, numbers = captures.chunks[:] or [0] * rows, captures.chunk[:] or [0] * rows
+    data = captures.data[:] or [b""] * rows
+    for row, (chunk, amount) in enumerate(zip(numbers, chunks, strict=True)):
+        if chunk >= max(amount, 1):
+            raise Refused("captures.chunk", f"{chunk} at {row}; chunks says there are {amount}, counted from 0")
+        if not amount and data[row]:
+            raise Refused("captures.data", f"{len(data[row])} bytes at {row}; chunks is 0: they came with another row")
 
 
 def _shown(message: Sealed | Header, name: str) -> str:

@@ -1,5 +1,7 @@
 """What the gateway refuses, and that it names the field."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
@@ -8,6 +10,7 @@ from rankscope_ingest.validate import MAX_PAYLOAD_BYTES, check
 from rankscope_proto.columns import HEADER, SECTIONS
 from rankscope_proto.declaration import Wire
 from rankscope_proto.identity import payload_digest
+from rankscope_proto.sections_probe import CHUNK_BYTES
 from rankscope_proto.v1.batch_pb2 import Batch
 from rankscope_proto.v1.ingest_pb2 import Sealed
 from tests.ingest.batches import NOW, Spoil, batch, seal, seal_bytes, spoiled
@@ -198,6 +201,36 @@ def test_no_message_of_the_declaration_repeats() -> None:
     ]
 
     assert not repeated
+
+
+CHUNKS = [
+    ("captures.data", {"data": [b"x" * (CHUNK_BYTES + 1)], "chunks": [1]}),
+    ("captures.data", {"data": [b"x"], "chunks": [0]}),
+    ("captures.data", {"data": [b"x"]}),
+    ("captures.data", {"data": [b"x", b"y"]}),
+    ("captures.chunk", {"chunk": [1], "chunks": [1]}),
+    ("captures.chunk", {"chunk": [1]}),
+]
+
+
+def holding_chunks(columns: Mapping[str, Sequence[int | bytes]]) -> Sealed:
+    message = batch()
+    message.captures.name.append(4)
+    for name, values in columns.items():
+        getattr(message.captures, name).extend(values)
+    sealed = seal(message)
+    sealed.rows += 1
+    return sealed
+
+
+@pytest.mark.parametrize(("field", "columns"), CHUNKS)
+def test_chunks_of_kept_values_that_do_not_fit_are_refused(field: str, columns: Mapping[str, Sequence[int]]) -> None:
+    assert refusal(holding_chunks(columns)).field == field
+
+
+@pytest.mark.parametrize("columns", [{"data": [b"x" * CHUNK_BYTES], "chunk": [2], "chunks": [3]}, {}, {"chunks": [0]}])
+def test_chunks_of_kept_values_that_fit_pass(columns: Mapping[str, Sequence[int]]) -> None:
+    check(holding_chunks(columns), now_ns=NOW)
 
 
 def test_every_bounded_column_of_the_declaration_is_checked() -> None:

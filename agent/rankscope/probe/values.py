@@ -231,7 +231,7 @@ class Keeper:
         host, event = self._copied(what)
         step = self._step or 0
         kept = Kept(subject, step=step, microstep=microstep, chosen=what, host=host, event=event)
-        row = _columns(kept, what, phase=phase, part=values.part.value, time_ns=self._recording.clock.wall_ns())
+        row = _columns(kept, what, phase=phase, part=str(values.part), time_ns=self._recording.clock.wall_ns())
         items = [KeptValues({**row, "cause": (cause,)}, kept.content) for cause in causes]
         self._used.waits(items[0])
         self._travelling.append((kept, items))
