@@ -6,11 +6,12 @@ has no numbers for, as `"NaN"`, `"Infinity"`, `"-Infinity"`; a time is ISO-8601 
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import TypeAlias
+from itertools import islice
+from typing import TypeAlias, cast
 
 import orjson
 from starlette.responses import Response
@@ -20,6 +21,9 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 Key: TypeAlias = tuple[int | str, ...]
 """Where a page ends: the values of the total order's columns in its last row."""
+
+ROWS_AT_A_TIME = 1_000
+"""Rows of which an answer holds a second copy while it is written."""
 
 _SECOND_NS = 10**9
 _TO_SECONDS = len("2026-11-29T18:21:53")
@@ -65,6 +69,14 @@ class Page:
 def json_answer(value: Json, *, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """A response whose body follows the conventions."""
     return Response(orjson.dumps(conventional(value)), status_code=status, media_type="application/json")
+
+
+def json_of_rows(rows: Iterable[Mapping[str, Json]]) -> Json:
+    """Rows as JSON for an answer that holds many, a few at a time, so that no copy of all stands beside it."""
+    waiting, pieces = iter(rows), list[bytes]()
+    while some := list(islice(waiting, ROWS_AT_A_TIME)):
+        pieces.append(orjson.dumps(conventional(some))[1:-1])
+    return cast("Json", orjson.Fragment(b"[" + b",".join(pieces) + b"]"))
 
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})

@@ -29,6 +29,7 @@ from rankscope_query_api.addresses import shown_store_url
 from rankscope_query_api.errors import InvalidRequestError, QueryError, StoreUnavailableError
 from rankscope_query_api.limits import THE_SERVICE, Asker, Limits
 from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.room import HELD
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store_errors import mapped
 from rankscope_query_api.turns import Turns
@@ -125,7 +126,7 @@ class ClickHouse:
         Raises:
             InvalidRequestError: An integer does not fit its placeholder.
             LimitExceededError: The statement would cost more than its asker may.
-            BusyError: No handle came free for the asker.
+            BusyError: No handle came free for the asker, or there is no room for more answers.
             StoreUnavailableError: The store did not answer or has no tables.
         """
         check_ranges(statement, parameters)
@@ -161,6 +162,13 @@ class ClickHouse:
 
     async def _in_turn(self, query: _Query, asker: Asker) -> Table:
         await self._turns.take(asker)
+        held = HELD.get()
+        try:
+            if held is not None:
+                await held.admit()
+        except BaseException:
+            self._turns.give_back(asker)
+            raise
         self._metrics.handles_held.inc()
         loop = asyncio.get_running_loop()
 
@@ -172,7 +180,10 @@ class ClickHouse:
         work = self._executor.submit(self._select, query)
         work.add_done_callback(lambda _: loop.call_soon_threadsafe(free))
         try:
-            return await asyncio.wrap_future(work)
+            table = await asyncio.wrap_future(work)
+            if held is not None:
+                held.read(table.columns)
+            return table
         except asyncio.CancelledError:
             ending = loop.create_task(self._end(query), name="query-end")
             self._endings.add(ending)

@@ -8,7 +8,7 @@ times in ns are whole there, which JavaScript's numbers are not. What JSON says 
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -19,7 +19,7 @@ import orjson
 from starlette.responses import Response
 
 from rankscope_proto.names import GapClass
-from rankscope_query_api.answers import Json, conventional, iso_time, json_answer
+from rankscope_query_api.answers import ROWS_AT_A_TIME, Json, conventional, iso_time, json_answer, json_of_rows
 
 
 class Format(StrEnum):
@@ -61,10 +61,12 @@ class Rows:
         columns = [[item.get(name) for item in items] for name in names]
         return cls(tuple(names), ("",) * len(names), columns)
 
-    def items(self) -> list[dict[str, Any]]:
-        """The rows as objects."""
-        written = [_written(column, kind) for column, kind in zip(self.columns, self.types, strict=True)]
-        return [dict(zip(self.names, row, strict=True)) for row in zip(*written, strict=True)]
+    def items(self) -> Iterator[dict[str, Any]]:
+        """The rows as objects, made a few at a time: all at once they take several times what the columns take."""
+        for begin in range(0, len(self.columns[0]) if self.columns else 0, ROWS_AT_A_TIME):
+            some = [column[begin : begin + ROWS_AT_A_TIME] for column in self.columns]
+            written = [_written(column, kind) for column, kind in zip(some, self.types, strict=True)]
+            yield from (dict(zip(self.names, row, strict=True)) for row in zip(*written, strict=True))
 
 
 def wanted(named: Format | None, accept: str | None) -> Format:
@@ -80,12 +82,13 @@ def response(said: Mapping[str, Json], rows: Rows, *, form: Format) -> Response:
     """The response that holds these rows.
 
     Args:
-        said: What JSON says, the rows among it.
+        said: What JSON says; `items` of it may be empty where the rows say them.
         rows: The rows as the other formats write them.
         form: How they are written.
     """
     if form is Format.JSON:
-        return json_answer(said)
+        items = cast("Sequence[Mapping[str, Json]]", said["items"])
+        return json_answer({**said, "items": json_of_rows(items or rows.items())})
     body = as_csv(rows) if form is Format.CSV else as_arrow(rows)
     return Response(body, media_type=MEDIA_TYPES[form], headers=_headers(said))
 

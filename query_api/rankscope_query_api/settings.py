@@ -57,6 +57,16 @@ class Settings(BaseSettings):
     query_max_result_bytes: int = Field(
         default=64 * 2**20, ge=2**16, le=2**62, description="Bytes one query may bring back to the service."
     )
+    query_max_answers_bytes: int = Field(
+        default=512 * 2**20,
+        ge=2**20,
+        le=2**62,
+        description="Memory that all answers may take together which their readers have not taken yet; "
+        "while they take more, queries wait.",
+    )
+    query_send_timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="Longest time a reader may take nothing of its answer."
+    )
 
     @field_validator("clickhouse_url")
     @classmethod

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 import httpx
@@ -72,13 +72,14 @@ def served(told: Store) -> Iterator[str]:
 
 
 @contextmanager
-def serving(store: Store) -> Generator[str]:
-    """Address of a service over a store, in a thread of this process."""
+def serving(store: Store, more: Mapping[str, str] | None = None) -> Generator[str]:
+    """Address of a service over a store, in a thread of this process; `more` are settings."""
     port = free_port()
     settings = {
         "RANKSCOPE_CLICKHOUSE_URL": store.url,
         "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}",
         "RANKSCOPE_QUERY_TIMEOUT_S": "600",  # what ends sooner was ended
+        **(more or {}),
     }
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=[serve(settings, stop)])

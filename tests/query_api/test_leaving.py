@@ -1,4 +1,4 @@
-"""Who closes the connection before the answer: the query ends in the store, its handle is free and clean."""
+"""Who closes the connection before the answer, or takes nothing of it: it ends, and others are answered."""
 
 import json
 import re
@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from tests.ground.processes import wait_until
+from tests.ground.stores import Store
+from tests.query_api.conftest import serving
 from tests.query_api.sql.cutting import COSTLY
 from tests.query_api.sql.sending import rows
 
@@ -71,3 +73,47 @@ async def test_clients_that_go_away_while_their_queries_wait_leave_the_line(embe
 
         assert await rows(api, "SELECT 1 AS one") == [{"one": 1}]
     wait_until(lambda: held(embedded) == 0, what="nothing runs any more")
+
+
+LONG = "SELECT range(3000) AS numbers, arrayJoin(range(1000)) AS k"
+"""Its 1,000 rows are 14 MB: more than a connection holds on its way."""
+
+STORE = 'rankscope_query_store_seconds_count{outcome="ok"}'
+ANSWERED = 'rankscope_query_requests_total{route="/api/v1/sql",status="200"}'
+
+
+def taken_from(connection: socket.socket) -> tuple[int, int]:
+    """Bytes that an answer was to have, and those that came until the connection ended."""
+    with connection, connection.makefile("rb") as stream:
+        head = b"".join(iter(stream.readline, b"\r\n")).decode()
+        whole = int(re.findall(r"content-length: (\d+)", head)[0])
+        return whole, sum(map(len, iter(lambda: stream.read1(2**20), b"")))
+
+
+async def test_a_reader_that_takes_nothing_loses_its_answer_after_a_time(told: Store) -> None:
+    with serving(told, {"RANKSCOPE_QUERY_SEND_TIMEOUT_S": "0.3"}) as address:
+        connection = asking(address, LONG)
+
+        wait_until(lambda: metric(address, ANSWERED) == 1, what="the request ends, and nobody has read")
+
+        whole, taken = taken_from(connection)
+        assert 0 < taken < whole
+
+
+async def test_readers_that_take_nothing_make_room_for_others(told: Store) -> None:
+    settings = {"RANKSCOPE_QUERY_SEND_TIMEOUT_S": "600", "RANKSCOPE_QUERY_MAX_ANSWERS_BYTES": str(2**20)}
+    with serving(told, settings) as address:
+        connections = [asking(address, LONG) for _ in range(5)]
+        async with httpx.AsyncClient(base_url=address, timeout=60) as api:
+            wait_until(lambda: held(address) == 0 and metric(address, STORE) > 0, what="an answer waits for its reader")
+
+            assert await rows(api, "SELECT 1 AS one") == [{"one": 1}]
+        for connection in connections:
+            connection.close()
+
+
+async def test_a_long_answer_reaches_a_reader_that_takes_it(api: httpx.AsyncClient) -> None:
+    answer = await api.post("/api/v1/sql", json={"query": LONG})
+
+    assert answer.status_code == 200, answer.text
+    assert [len(row["numbers"]) for row in answer.json()["items"]] == [3_000] * 1_000

@@ -1,0 +1,133 @@
+"""What answers hold in this process, all together: rows that were read, then bytes that no reader has taken yet.
+
+Each answer is bounded by itself, and a reader that takes nothing keeps its own for as long as it likes: six of 80 MiB
+took a service from 0.7 to 3.2 GB. So no query begins while others hold more than there is room for; to make room, the
+reader that has taken nothing for the longest time loses its answer.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, cast
+
+from rankscope_query_api.errors import BusyError
+from rankscope_query_api.settings import Settings
+
+LEAST_PATIENCE_S = 2.0
+"""Even where room is short, a reader has so long to take more: a network may pause for a second."""
+
+_LOOK_S = 0.1
+"""Pause between two looks at whether there is room."""
+
+_SAMPLE = 64
+"""Values of a column that its size is told by."""
+
+_NEVER = float("inf")
+
+
+class Holding:
+    """What one request holds.
+
+    Args:
+        room: Of which it takes.
+    """
+
+    def __init__(self, room: "Room") -> None:
+        self.held_bytes = 0
+        self._room = room
+        self._waits_since = _NEVER
+        self._dropped: Callable[[], object] = bool
+
+    def begin(self, dropped: Callable[[], object]) -> None:
+        """The request is under way; `dropped` ends it."""
+        self._dropped = dropped
+        self._room.holdings.add(self)
+
+    def end(self) -> None:
+        """Nothing of it is left."""
+        self._room.holdings.discard(self)
+
+    def read(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Rows came for it, by columns."""
+        self.held_bytes += sum(map(_size_of, columns))
+
+    def written(self, size: int) -> None:
+        """It is bytes now, so many, and no longer rows."""
+        self.held_bytes = size
+
+    def waits(self, *, for_reader: bool) -> None:
+        """Its reader is to take more now, or has taken it."""
+        self._waits_since = time.monotonic() if for_reader else _NEVER
+
+    @property
+    def waited_s(self) -> float:
+        """How long its reader has taken nothing; negative: none is waited for."""
+        return time.monotonic() - self._waits_since
+
+    def drop(self) -> None:
+        """Ends it."""
+        self.end()
+        self._dropped()
+
+    async def admit(self) -> None:
+        """Returns once another query may bring rows for this request.
+
+        Raises:
+            BusyError: The answers of others fill the room.
+        """
+        await self._room.make(beside=self)
+
+
+class Room:
+    """The room for answers of one service. Used on one event loop.
+
+    Args:
+        settings: How much there is, and how long readers and queries may wait.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.patience_s = settings.query_send_timeout_s
+        self.holdings: set[Holding] = set()
+        self._most = settings.query_max_answers_bytes
+        self._timeout_s = settings.query_timeout_s
+
+    async def make(self, *, beside: Holding) -> None:
+        """Waits for room, and makes it by dropping readers that take nothing.
+
+        Raises:
+            BusyError: There is none after as long as a query may run.
+        """
+        ends_at = time.monotonic() + self._timeout_s
+        while sum(other.held_bytes for other in self.holdings - {beside}) > self._most:
+            slowest = max(self.holdings - {beside}, key=lambda other: other.waited_s)
+            if slowest.waited_s >= min(LEAST_PATIENCE_S, self.patience_s):
+                slowest.drop()
+            elif time.monotonic() > ends_at:
+                raise BusyError(
+                    f"other answers fill the {self._most / 2**20:,.10g} MiB that this service holds at a time",
+                    hint="ask again in a moment; RANKSCOPE_QUERY_MAX_ANSWERS_BYTES sets how much it holds",
+                )
+            else:
+                await asyncio.sleep(_LOOK_S)
+
+
+HELD: ContextVar[Holding | None] = ContextVar("rankscope_query_held", default=None)
+"""What the request holds that this code works for; None: it works for none."""
+
+
+def _size_of(column: Sequence[Any]) -> int:
+    """About the bytes of a column's values, by a few of them."""
+    some = column[:: max(1, len(column) // _SAMPLE)]
+    return sum(map(_size, some)) * len(column) // max(1, len(some))
+
+
+def _size(value: Any) -> int:
+    own = 8 + sys.getsizeof(value)
+    if isinstance(value, dict):
+        held = cast("dict[Any, Any]", value)
+        return own + sum(map(_size, held)) + sum(map(_size, held.values()))
+    if isinstance(value, list | tuple):
+        return own + sum(map(_size, cast("list[Any]", value)))
+    return own
