@@ -62,7 +62,7 @@ def test_a_chained_comparison_says_how_to_write_an_interval() -> None:
         (
             "tensor.l2",
             "unexpected_end",
-            "compare the field with something, as in tensor.l2 > 0, or ask exists(tensor.l2)",
+            "compare it with something, as in tensor.l2 > 0 or agree == true, or ask exists(tensor.l2)",
         ),
         ("", "unexpected_end", "write a condition, as in tensor.nonfinite_count > 0"),
         ("sensor.x > 1", "unknown_scope", "did you mean the scope tensor?"),

@@ -62,7 +62,7 @@ _AFTER = {
 
 _ENDINGS = {
     "a predicate": "write a condition, as in tensor.nonfinite_count > 0",
-    "a comparison": "compare the field with something, as in tensor.l2 > 0, or ask exists(tensor.l2)",
+    "a comparison": "compare it with something, as in tensor.l2 > 0 or agree == true, or ask exists(tensor.l2)",
     "a value": "write what to compare with, as in tensor.l2 > 0",
     "..": "write a list, as in x in [1, 2], or an interval, as in x in 1..7",
     ")": "close the parenthesis with )",
