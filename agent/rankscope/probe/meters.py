@@ -4,29 +4,20 @@ A meter is handed a tensor while its values are those the program computed (an i
 overwrite them a moment later) and keeps numbers, never the tensor. On the CPU the numbers are read on
 the spot. On a device, reading would make the host wait; there every number stays a 0-d tensor until
 the step ends, when all of them travel in one copy, which is read when its event has passed.
-
-Measured, torch 2.13 CPU, one thread, 131,072 floats: `sum` 6 µs, `aminmax` 21 µs, `vector_norm` in
-fp32 22 µs and in fp64 66 µs, `dot` 11 µs; the infinity norm and `abs().max()` take 5 to 10 times `aminmax`.
 """
 
 import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from rankscope.probe.rows import UNKNOWN, Numbers, Row
-from rankscope.probe.statistics import table
-from rankscope.probe.torch_inner import foreach_norm, l2_norm, number, numbers
-
-_DOT_BLOCK = 65_536
-"""Elements whose squares are summed in fp32 (7 times faster than in fp64); the blocks' sums are added in fp64."""
-
-_SAFE_LOW, _SAFE_HIGH = 1e-15, 1e15
-"""Greatest magnitudes between which no sum of `_DOT_BLOCK` squares leaves the range of fp32."""
+from rankscope.probe.rows import Numbers, Row
+from rankscope.probe.statistics import norms, tables
+from rankscope.probe.torch_inner import foreach_norm, number, numbers
 
 MAX_PENDING = 8
 """Copies in flight per device; beyond it the oldest is given up rather than waited for."""
@@ -74,15 +65,16 @@ class HostMeter:
         self._rows.append(row)
 
     def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
-        """Two passes per tensor: extremes, then the sum of squares."""
-        for tensor, row in zip(values, rows, strict=True):
-            row.numbers = _norms(tensor)
+        """One pass over all of them by the kernel, two in torch's operations."""
+        for row, made in zip(rows, norms(values), strict=True):
+            row.numbers = made
         self._rows += rows
 
     def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
-        """About one pass per tensor."""
-        for tensor, row in zip(values, rows, strict=True):
-            row.numbers = table(tensor)
+        """One pass over all of them; what a sparse tensor does not store is zeros."""
+        zeros = [row.tensor.numel - tensor.numel() for tensor, row in zip(values, rows, strict=True)]
+        for row, made in zip(rows, tables(values, zeros), strict=True):
+            row.numbers = made
         self._rows += rows
 
     def close_step(self) -> None:
@@ -105,38 +97,6 @@ FINITE = Numbers(nonfinite_count=0, nan_count=0, inf_count=0)
 def _count(values: Tensor) -> Numbers:
     nan, inf = int(number(values.isnan().sum())), int(number(values.isinf().sum()))
     return Numbers(nonfinite_count=nan + inf, nan_count=nan, inf_count=inf)
-
-
-def _norms(values: Tensor) -> Numbers:
-    if values.numel() == 0:
-        return UNKNOWN
-    low, high = torch.aminmax(values)
-    absmax = max(-number(low), number(high))
-    if math.isfinite(absmax):
-        return Numbers(nonfinite_count=0, nan_count=0, inf_count=0, absmax=absmax, l2=_l2(values, absmax))
-    counted = _count(values)
-    finite = values[values.isfinite()]
-    if finite.numel() == 0:
-        return counted
-    inner = _norms(finite)
-    return counted._replace(absmax=inner.absmax, l2=inner.l2)
-
-
-def _l2(values: Tensor, absmax: float) -> float:
-    if values.dtype is torch.float32 and values.is_contiguous() and _SAFE_LOW < absmax < _SAFE_HIGH:
-        return math.sqrt(_sum_of_squares(values.view(-1)))
-    norm = l2_norm(values)
-    if math.isfinite(norm) and (norm > 0.0 or absmax == 0.0):
-        return norm
-    # Squares beyond fp64 (elements above 1e154 or below 1e-154): scale by the greatest magnitude.
-    return absmax * l2_norm(values.double() / absmax)
-
-
-def _sum_of_squares(flat: Tensor) -> float:
-    if flat.numel() <= _DOT_BLOCK:
-        return number(flat.dot(flat))
-    blocks = cast("tuple[Tensor, ...]", flat.split(_DOT_BLOCK))
-    return math.fsum(number(block.dot(block)) for block in blocks)
 
 
 class Event(Protocol):

@@ -1,20 +1,24 @@
 """The table in torch's own operations: in blocks that stay in the cache, so that memory is read once.
 
-Accumulated in fp64; blocks are joined by Chan's rule, never as E[x²] - E[x]². Works on every host, and is
-what the compiled kernel is held to.
+Accumulated in fp64; blocks are joined by Chan's rule, never as E[x²] - E[x]². Works on every host and for every type,
+and is what the compiled kernel is held to. Measured, one thread, 1 MiB to 16 MiB of fp32: 80 passes over memory, of
+which counting the histogram takes 11 and the fingerprint 27; the kernel takes 3.5.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from rankscope.probe.rows import Numbers
+from rankscope.probe.statistics.fingerprint import Fingerprint
+from rankscope.probe.statistics.layout import stretches
+from rankscope.probe.statistics.numbers import Sums, leaves_range
 
 BLOCK = 32_768
-"""Elements looked at together: as fp64 they fill a second-level cache."""
+"""Elements looked at together: as fp64 they fill a second-level cache. Whole runs of the fingerprint."""
 
 BUCKETS = 40
 LOWEST = -30
@@ -23,9 +27,10 @@ first also what is smaller, the last also what is greater; zeros and non-finite 
 
 
 @dataclass(slots=True)
-class _Sums:
+class _Found:
     """What is known of the blocks so far."""
 
+    scale: float = 1.0
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
@@ -42,97 +47,119 @@ class _Sums:
     histogram: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
 
-def table(values: Tensor) -> Numbers:
-    """Every statistic of a dense real tensor on the host.
+def blocked(values: Tensor, zeros: int = 0) -> Sums:
+    """What is summed up over a dense tensor on the host.
 
     Args:
-        values: Any shape and strides; floating point, integer or bool.
-
-    Returns:
-        The table; an empty tensor has none, one without a finite element has counts only.
+        values: Any shape, strides and type; of complex numbers it is their moduli.
+        zeros: Elements that are 0 and not in memory.
     """
-    if values.numel() == 0:
-        return Numbers()
-    sums = _Sums()
-    flat = values.reshape(-1) if values.is_contiguous() else values.contiguous().view(-1)
-    for block in cast("tuple[Tensor, ...]", flat.split(BLOCK)):
-        _add(sums, block)
-    return _numbers(sums, values.numel())
+    return in_range(_blocked(values, zeros, scale=1.0), values, zeros)
 
 
-def _add(sums: _Sums, block: Tensor) -> None:
-    is_float = block.is_floating_point()
-    wide = block.double()
+def in_range(sums: Sums, values: Tensor, zeros: int) -> Sums:
+    """Summed up again, scaled, where squares left the range of fp64: elements above 1e140, or all below 1e-140."""
+    if not leaves_range(sums):
+        return sums
+    exponent = math.frexp(max(-sums.low, sums.high))[1]
+    again = _blocked(values, zeros, scale=2.0 ** -max(-1000, min(1000, exponent)))
+    return sums._replace(mean=again.mean, std=again.std, l1=again.l1, l2=again.l2, rms=again.rms)
+
+
+def _blocked(values: Tensor, zeros: int, *, scale: float) -> Sums:
+    """`scale`: a power of two that elements are multiplied by before they are summed up, and sums divided by."""
+    found, fingerprint = _Found(scale), Fingerprint()
+    for block in _blocks(values):
+        _add(found, _wide(block), block.dtype)
+        fingerprint.add(block.view(torch.uint8))
+    if zeros:
+        found.zero += zeros
+        found.low, found.high = min(found.low, 0.0), max(found.high, 0.0)
+        _join(found, 0.0, squares=0.0, amount=zeros)
+    return _sums(found, None if zeros else fingerprint.value)
+
+
+def _blocks(values: Tensor) -> Iterator[Tensor]:
+    if values.numel():
+        for stretch in stretches(values):
+            yield from cast("tuple[Tensor, ...]", stretch.split(BLOCK))
+
+
+def _wide(block: Tensor) -> Tensor:
+    """As float64; a modulus of finite parts is finite there, which it need not be in the type of the parts."""
+    if not block.is_complex():
+        return block.double()
+    parts = torch.view_as_real(block).double()
+    return torch.hypot(parts[:, 0], parts[:, 1])
+
+
+def _add(found: _Found, wide: Tensor, dtype: torch.dtype) -> None:
+    is_float = dtype.is_floating_point or dtype.is_complex
     if is_float and not math.isfinite(float(wide.sum())):
-        wide = _without_nonfinite(sums, wide)
+        wide = _without_nonfinite(found, wide)
     amount = wide.numel()
     if amount == 0:
         return
     low, high = (float(end) for end in torch.aminmax(wide))
+    found.low, found.high = min(found.low, low), max(found.high, high)
     magnitudes = wide.abs()
-    sums.low, sums.high = min(sums.low, low), max(sums.high, high)
-    sums.l1 += float(magnitudes.sum())
     nonzero = magnitudes[magnitudes > 0]
-    sums.zero += amount - nonzero.numel()
+    found.zero += amount - nonzero.numel()
     if nonzero.numel():
-        sums.least = min(sums.least, float(nonzero.min()))
-        _count(sums, nonzero, block.dtype)
-    _join(sums, wide, amount)
+        found.least = min(found.least, float(nonzero.min()))
+        _count(found, nonzero, dtype=dtype)
+    if found.scale != 1.0:
+        wide, magnitudes = wide * found.scale, magnitudes * found.scale
+    found.l1 += float(magnitudes.sum())
+    mean = float(wide.mean())
+    _join(found, mean, squares=float((wide - mean).square_().sum()), amount=amount)
 
 
-def _without_nonfinite(sums: _Sums, wide: Tensor) -> Tensor:
+def _without_nonfinite(found: _Found, wide: Tensor) -> Tensor:
     nan = int(wide.isnan().sum())
     posinf, neginf = int(wide.isposinf().sum()), int(wide.isneginf().sum())
-    sums.nan, sums.posinf, sums.neginf = sums.nan + nan, sums.posinf + posinf, sums.neginf + neginf
+    found.nan, found.posinf, found.neginf = found.nan + nan, found.posinf + posinf, found.neginf + neginf
     return wide[wide.isfinite()] if nan + posinf + neginf else wide
 
 
-def _count(sums: _Sums, nonzero: Tensor, dtype: torch.dtype) -> None:
+def _count(found: _Found, nonzero: Tensor, *, dtype: torch.dtype) -> None:
     exponents = torch.frexp(nonzero).exponent.to(torch.int64) - 1 - LOWEST
     counted = torch.bincount(exponents.clamp_(0, BUCKETS - 1), minlength=BUCKETS)
     more = cast("list[int]", counted.tolist())
-    sums.histogram = [kept + new for kept, new in zip(sums.histogram, more, strict=True)]
-    if dtype.is_floating_point:
+    found.histogram = [kept + new for kept, new in zip(found.histogram, more, strict=True)]
+    if dtype.is_floating_point or dtype.is_complex:
         limits = torch.finfo(dtype)
-        sums.subnormal += int((nonzero < limits.smallest_normal).sum())
-        sums.saturated += int((nonzero == limits.max).sum())
+        found.subnormal += int((nonzero < limits.smallest_normal).sum())
+        found.saturated += int((nonzero == limits.max).sum())
 
 
-def _join(sums: _Sums, wide: Tensor, amount: int) -> None:
-    mean = float(wide.mean())
-    squares = float((wide - mean).square_().sum())
-    both = sums.finite + amount
-    apart = mean - sums.mean
-    sums.squares += squares + apart * apart * sums.finite * amount / both
-    sums.mean += apart * amount / both
-    sums.finite = both
+def _join(found: _Found, mean: float, *, squares: float, amount: int) -> None:
+    both = found.finite + amount
+    apart = mean - found.mean
+    found.squares += squares + apart * apart * found.finite * amount / both
+    found.mean += apart * amount / both
+    found.finite = both
 
 
-def _numbers(sums: _Sums, numel: int) -> Numbers:
-    infinite = sums.posinf + sums.neginf
-    counts = Numbers(
-        nonfinite_count=sums.nan + infinite,
-        nan_count=sums.nan,
-        inf_count=infinite,
-        posinf_count=sums.posinf,
-        neginf_count=sums.neginf,
-        zero_count=sums.zero,
-        zero_frac=sums.zero / numel,
-        subnormal_count=sums.subnormal,
-        saturated_count=sums.saturated,
-        log2_hist=tuple(sums.histogram),
-    )
-    if not sums.finite:
-        return counts
-    mean_square = sums.squares / sums.finite + sums.mean * sums.mean
-    return counts._replace(
-        min=sums.low,
-        max=sums.high,
-        absmax=max(-sums.low, sums.high),
-        absmin_nonzero=None if math.isinf(sums.least) else sums.least,
-        mean=sums.mean,
-        std=math.sqrt(sums.squares / sums.finite),
-        l1=sums.l1,
-        l2=math.sqrt(mean_square * sums.finite),
-        rms=math.sqrt(mean_square),
+def _sums(found: _Found, fingerprint: int | None) -> Sums:
+    amount, scale = max(1, found.finite), found.scale
+    mean_square = found.squares / amount + found.mean * found.mean
+    return Sums(
+        finite=found.finite,
+        mean=found.mean / scale,
+        std=math.sqrt(found.squares / amount) / scale,
+        l1=found.l1 / scale,
+        l2=math.sqrt(mean_square * found.finite) / scale,
+        rms=math.sqrt(mean_square) / scale,
+        low=found.low,
+        high=found.high,
+        least=found.least,
+        nan=found.nan,
+        posinf=found.posinf,
+        neginf=found.neginf,
+        zero=found.zero,
+        subnormal=found.subnormal,
+        saturated=found.saturated,
+        histogram=found.histogram,
+        fingerprint=fingerprint,
     )

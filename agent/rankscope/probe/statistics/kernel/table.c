@@ -1,0 +1,139 @@
+/* All statistics of dense tensors, each read once: what Python calls.
+ *
+ * Compiled on the machine that it runs on, by build.py; native.py calls it. The same numbers come from blocked.py,
+ * which is what tests hold it to. Never compile it with -ffast-math: the library would then set flush-to-zero in the
+ * training process when it is loaded.
+ */
+#include "vectors.h"
+#include "part.h"
+#include "hash.h"
+#include "histogram.h"
+#include "narrow.h"
+#include "wide.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { KINDS = 32, PIECE = 1 << 16, MOST_THREADS = 64 }; /* PIECE: fewest elements for a thread */
+
+static Kind kinds[KINDS] = {
+    {FLOAT32, 4, 0x00800000u, 0x7f7fffffu, 0, 0, 0},
+    {BFLOAT16, 2, 0x00800000u, 0x7f7f0000u, 0, 0, 0},
+    {FLOAT16, 2, 0x38800000u, 0x477fe000u, 0, 0, 0},
+    {FLOAT64, 8, 0, 0, DBL_MIN, DBL_MAX, 0},
+    {INT64, 8, 0, 0, 0, INFINITY, 0},
+    {INT32, 4, 0, 0, 0, INFINITY, 0},
+    {INT16, 2, 0, 0, 0, INFINITY, 0},
+};
+
+/* The numbers of one tensor, in the order in which native.py reads them. */
+typedef struct {
+    double finite, mean, std, l1, l2, rms, min, max, absmin;
+    uint64_t nan, posinf, neginf, zero, subnormal, saturated;
+    uint64_t histogram[BUCKETS];
+    uint64_t fingerprint;
+} Numbers;
+
+/* A type of one byte: `values` lists what its 256 bytes stand for and stays where it is. Done before anything is
+ * measured. */
+void rankscope_define(int kind, const double *values, double least_normal, double greatest)
+{
+    kinds[kind] = (Kind){BYTE, 1, 0, 0, least_normal, greatest, values};
+}
+
+static void measure(Part *a, const void *x, int64_t from, int64_t to, const Kind *k)
+{
+    begin(a);
+    if (k->kind == FLOAT32) narrow_float32(a, x, from, to, k);
+    else if (k->kind == BFLOAT16) narrow_bfloat16(a, x, from, to, k);
+    else if (k->kind == FLOAT16) narrow_float16(a, x, from, to, k);
+    else wide(a, x, from, to, k);
+    a->size = (uint64_t)((to - from) * k->width);
+}
+
+/* What follows `a` in memory order; `a` is of whole runs. */
+static void follow(Part *a, const Part *b)
+{
+    join(a, b->finite, b->mean, b->m2, b->l1);
+    note_extremes(a, b->min, b->max);
+    note_absmin(a, b->absmin);
+    a->nan += b->nan;
+    a->posinf += b->posinf;
+    a->neginf += b->neginf;
+    a->zero += b->zero;
+    a->subnormal += b->subnormal;
+    a->saturated += b->saturated;
+    for (int i = 0; i < BUCKETS; i++) a->histogram[i] += b->histogram[i];
+    a->hash = a->hash * power_of_golden(b->runs) + b->hash;
+    a->runs += b->runs;
+    a->size += b->size;
+}
+
+static void measure_all(Part *total, const void *x, int64_t n, const Kind *k, int threads)
+{
+#ifdef _OPENMP
+    Part parts[MOST_THREADS];
+    const int64_t room = n / PIECE;
+    int many = room < threads ? (int)room : threads;
+    if (many > MOST_THREADS) many = MOST_THREADS;
+    if (many > 1) {
+        const int64_t each = (n / many + BLOCK - 1) / BLOCK * BLOCK;
+#pragma omp parallel for num_threads(many) schedule(static, 1)
+        for (int i = 0; i < many; i++) {
+            const int64_t from = i * each < n ? i * each : n, to = i == many - 1 || from + each > n ? n : from + each;
+            measure(&parts[i], x, from, to, k);
+        }
+        for (int i = 0; i < many; i++) follow(total, &parts[i]);
+        return;
+    }
+#endif
+    Part only;
+    (void)threads;
+    measure(&only, x, 0, n, k);
+    follow(total, &only);
+}
+
+static void finish(const Part *a, Numbers *to)
+{
+    const double square = a->finite > 0 ? a->m2 / a->finite + a->mean * a->mean : 0;
+    *to = (Numbers){
+        .finite = a->finite, .mean = a->mean, .std = a->finite > 0 ? sqrt(a->m2 / a->finite) : 0, .l1 = a->l1,
+        .l2 = sqrt(a->m2 + a->finite * a->mean * a->mean), .rms = sqrt(square),
+        .min = a->min, .max = a->max, .absmin = a->absmin, .nan = a->nan, .posinf = a->posinf, .neginf = a->neginf,
+        .zero = a->zero, .subnormal = a->subnormal, .saturated = a->saturated,
+        .fingerprint = mixed(a->hash ^ mixed(a->size + 1)),
+    };
+    memcpy(to->histogram, a->histogram, sizeof a->histogram);
+}
+
+/* A tensor that is handed over in stretches: `a` is rankscope_size() bytes. All but the last are of whole runs. */
+uint64_t rankscope_size(void) { return sizeof(Part); }
+void rankscope_begin(Part *a) { begin(a); }
+
+void rankscope_add(Part *a, const void *x, int64_t n, int kind, int threads)
+{
+    measure_all(a, x, n, &kinds[kind], threads);
+}
+
+/* Zeros that are not in memory, of a sparse tensor: they have no bytes. */
+void rankscope_add_zeros(Part *a, int64_t n)
+{
+    if (n <= 0) return;
+    join(a, (double)n, 0, 0, 0);
+    note_extremes(a, 0, 0);
+    a->zero += (uint64_t)n;
+}
+
+void rankscope_finish(const Part *a, Numbers *to) { finish(a, to); }
+
+/* Many tensors in one call: small ones cost 1.5 microseconds each. */
+void rankscope_tables(int many, const void *const *x, const int64_t *n, const int32_t *kind, int threads, Numbers *to)
+{
+    for (int i = 0; i < many; i++) {
+        Part a;
+        begin(&a);
+        measure_all(&a, x[i], n[i], &kinds[kind[i]], threads);
+        finish(&a, &to[i]);
+    }
+}

@@ -1,0 +1,106 @@
+/* float64, whole numbers and types of one byte: looked at as fp64, every element masked.
+ *
+ * What is a byte is looked up in a table of its 256 values, which whoever calls hands over: 8-bit floats, int8, uint8
+ * and bool. Whole numbers beyond 2^53 are rounded. Squares of float64 may leave the range of fp64: whoever calls looks
+ * at such a tensor again, scaled.
+ */
+
+enum { WIDE = 2048, WIDE_STEP = 8 * WIDTH }; /* elements looked at together, and a multiple that they are padded to */
+
+static void fill(double *to, const void *x, int64_t from, int n, const Kind *k)
+{
+    switch (k->kind) {
+    case FLOAT64:
+        memcpy(to, (const double *)x + from, 8 * (size_t)n);
+        break;
+    case INT64:
+        for (int i = 0; i < n; i++) to[i] = (double)((const int64_t *)x)[from + i];
+        break;
+    case INT32:
+        for (int i = 0; i < n; i++) to[i] = (double)((const int32_t *)x)[from + i];
+        break;
+    case INT16:
+        for (int i = 0; i < n; i++) to[i] = (double)((const int16_t *)x)[from + i];
+        break;
+    default:
+        for (int i = 0; i < n; i++) to[i] = k->values[((const uint8_t *)x)[from + i]];
+    }
+    for (int i = n; i % WIDE_STEP; i++) to[i] = NAN;
+}
+
+INLINE longs chosen(longs mask, longs yes, longs no) { return (yes & mask) | (no & ~mask); }
+
+INLINE void store_exponents(uint8_t *to, longs magnitude, longs counted)
+{
+    longs exponent = (magnitude >> 52) - (1023 - 127); /* as of float32, its ends open */
+    exponent = chosen(exponent < 1, (longs){0} + 1, exponent);
+    exponent = chosen(exponent > 254, (longs){0} + 254, exponent) & counted;
+    for (int i = 0; i < DOUBLES; i++) to[i] = (uint8_t)exponent[i];
+}
+
+typedef struct {
+    longs nan, positive, negative, zero, low, saturated;
+    doubles least, greatest, absmin, s1, s2, l1;
+} WideSums;
+
+INLINE WideSums look_wide(const double *x, int n, const Kind *k, double near, uint8_t *exponents)
+{
+    const longs infinite = (longs){0} + INT64_C(0x7ff0000000000000);
+    const doubles shift = (doubles){0} + near, most = (doubles){0} + INFINITY;
+    WideSums s = {{0}, {0}, {0}, {0}, {0}, {0}, most, -most, most, {0}, {0}, {0}};
+    for (int i = 0; i < n; i += DOUBLES) {
+        const doubles v = *(const doubles *)(x + i);
+        const longs magnitude = (longs)v & INT64_MAX, finite = magnitude < infinite, zero = magnitude == 0;
+        s.nan -= magnitude > infinite;
+        s.positive -= v == most;
+        s.negative -= v == -most;
+        s.zero -= zero;
+        s.low -= (doubles)magnitude < k->least_normal;
+        s.saturated -= ((doubles)magnitude == k->greatest) & finite;
+        const doubles low = (doubles)chosen(finite, (longs)v, (longs)most);
+        const doubles high = (doubles)chosen(finite, (longs)v, (longs)-most);
+        const doubles counted = (doubles)chosen(finite & ~zero, magnitude, (longs)most);
+        s.least = (doubles)chosen(low < s.least, (longs)low, (longs)s.least);
+        s.greatest = (doubles)chosen(high > s.greatest, (longs)high, (longs)s.greatest);
+        s.absmin = (doubles)chosen(counted < s.absmin, (longs)counted, (longs)s.absmin);
+        const doubles d = (doubles)chosen(finite, (longs)v, (longs)shift) - shift;
+        s.s1 += d;
+        s.s2 += d * d;
+        s.l1 += (doubles)(magnitude & finite);
+        store_exponents(exponents + i, magnitude, finite & ~zero);
+    }
+    return s;
+}
+
+static void wide_block(Part *a, const double *x, int n, const Kind *k)
+{
+    uint8_t exponents[WIDE] __attribute__((aligned(64)));
+    const int padded = (n + WIDE_STEP - 1) / WIDE_STEP * WIDE_STEP;
+    const double first = a->finite > 0 ? a->mean : x[0], near = isfinite(first) ? first : 0;
+    const WideSums s = look_wide(x, padded, k, near, exponents);
+    const int64_t nan = long_sum(s.nan), infinite = long_sum(s.positive) + long_sum(s.negative);
+    const int64_t zeros = long_sum(s.zero), low = long_sum(s.low), finite = padded - nan - infinite;
+    a->nan += (uint64_t)(nan - (padded - n));
+    a->posinf += (uint64_t)long_sum(s.positive);
+    a->neginf += (uint64_t)long_sum(s.negative);
+    a->zero += (uint64_t)zeros;
+    a->subnormal += (uint64_t)(low > zeros ? low - zeros : 0);
+    a->saturated += (uint64_t)long_sum(s.saturated);
+    if (finite > zeros) count(a->histogram, exponents, padded, finite - zeros, 0, 255);
+    for (int i = 0; i < DOUBLES; i++) {
+        note_extremes(a, s.least[i], s.greatest[i]);
+        note_absmin(a, s.absmin[i]);
+    }
+    join_shifted(a, (double)finite, near, sum_of(s.s1), sum_of(s.s2), sum_of(s.l1));
+}
+
+static __attribute__((noinline)) void wide(Part *a, const void *x, int64_t from, int64_t to, const Kind *k)
+{
+    double buffer[WIDE] __attribute__((aligned(64)));
+    for (int64_t i = from; i < to; i += WIDE) {
+        const int n = to - i < WIDE ? (int)(to - i) : WIDE;
+        fill(buffer, x, i, n, k);
+        wide_block(a, buffer, n, k);
+        hash_runs(a, (const uint8_t *)x + i * k->width, (int64_t)n * k->width);
+    }
+}
