@@ -131,14 +131,14 @@ def train(run: rankscope.Run, fault: Fault, *, rank: int, steps: int) -> None:
     criterion = nn.MSELoss()
     run.watch(model, optimizer=optimizer, loss=criterion, level=2, every=1, include=["blocks.*", "head*"], budget=None)
     for index, (inputs, targets) in enumerate(batches(steps, seed=rank)):
-        put_in(fault, net, optimizer, rank=rank, step=index)
+        put_in(fault, net, optimizer=optimizer, rank=rank, step=index)
         with run.step(index):
             optimizer.zero_grad()
             criterion(model(inputs), targets).backward()
             optimizer.step()
 
 
-def put_in(fault: Fault, net: Net, optimizer: torch.optim.Optimizer, *, rank: int, step: int) -> None:
+def put_in(fault: Fault, net: Net, *, optimizer: torch.optim.Optimizer, rank: int, step: int) -> None:
     """Make the fault happen in its step, and an overflow in no other."""
     block = cast("Block", net.blocks[fault.layer or 0])
     if fault.kind == "overflow" and fault.rank == rank:
