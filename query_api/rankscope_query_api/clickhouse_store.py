@@ -12,6 +12,7 @@ from rankscope_query_api.reading.captures import ClickHouseCaptures
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
 from rankscope_query_api.reading.ledger import ClickHouseLedger
+from rankscope_query_api.reading.model import ClickHouseModel
 from rankscope_query_api.reading.runs import ClickHouseRuns
 from rankscope_query_api.reading.spans import ClickHouseSpans
 from rankscope_query_api.reading.storage import ClickHouseStorage
@@ -54,6 +55,7 @@ class ClickHouseStore:
         self.spans = ClickHouseSpans(self._door)
         self.tensors = ClickHouseTensors(self._door)
         self.captures = ClickHouseCaptures(self._door)
+        self.model = ClickHouseModel(self._door)
         self.ledger = ClickHouseLedger(self._door)
         self.storage = ClickHouseStorage(self._door)
 

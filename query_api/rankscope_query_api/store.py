@@ -21,6 +21,7 @@ from rankscope_query_api.values import (
     LedgerEntry,
     PathTotal,
     Process,
+    ProfileFilter,
     Record,
     RunKey,
     RunSummary,
@@ -273,6 +274,32 @@ class CaptureReader(Protocol):
         ...
 
 
+class ModelReader(Protocol):
+    """The watched model, and statistics of its tensors over ranks."""
+
+    async def launches(self, key: RunKey, *, of_tensors: bool) -> Sequence[str]:
+        """Ids of the launches that described a model, or have statistics of tensors."""
+        ...
+
+    async def modules(self, key: RunKey, launch: str, *, limit: int) -> Sequence[Record]:
+        """The modules as they were described last, in the order of the model.
+
+        Each is there once for every description of it that ranks differ in, what most ranks say first; `ranks` are
+        those that say it.
+        """
+        ...
+
+    async def last_step(self, key: RunKey, launch: str, *, statistic: str, role: int) -> int | None:
+        """The last step that has a statistic of tensors of a role; None: there is none."""
+        ...
+
+    async def profile(
+        self, key: RunKey, launch: str, *, statistic: str, where: ProfileFilter, limit: int
+    ) -> Sequence[Record]:
+        """One row a step and tensor, by (step, name), with the sums over its ranks that `profiles` puts together."""
+        ...
+
+
 class LedgerReader(Protocol):
     """What arrived and what should have."""
 
@@ -330,6 +357,11 @@ class TraceStore(Protocol):
     @property
     def captures(self) -> CaptureReader:
         """Kept tensor values."""
+        ...
+
+    @property
+    def model(self) -> ModelReader:
+        """The watched model."""
         ...
 
     @property

@@ -188,6 +188,25 @@ class TraceFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileFilter:
+    """Which statistics make up a profile.
+
+    Attributes:
+        role: Code of what the tensors are.
+        first_step: The least step.
+        last_step: The greatest.
+        ranks: These ranks; none: all.
+        reduction: local or reduced gradients; "": whatever is there, of a gradient the reduced one if there is one.
+    """
+
+    role: int
+    first_step: int
+    last_step: int
+    ranks: Sequence[int] = ()
+    reduction: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TensorFilter:
     """Which rows of `tensor_stats` are meant; a None does not restrict.
 

@@ -14,6 +14,7 @@ from rankscope_query_api.reading import (
     deletion,
     export,
     ledger,
+    model,
     open_now,
     runs,
     spans,
@@ -25,7 +26,7 @@ from rankscope_query_api.reading import (
 )
 
 MODULES = (
-    *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, ledger),
+    *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, model, ledger),
     deletion,
 )
 STATEMENTS = [statement for module in MODULES for statement in module.STATEMENTS]

@@ -1,0 +1,92 @@
+"""The watched model as a graph of modules, layers and tensors."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from rankscope_query_api.answers import Json, json_answer, moment
+from rankscope_query_api.errors import NotFoundError
+from rankscope_query_api.layers import is_block
+from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
+from rankscope_query_api.values import Record, RunKey
+
+router = APIRouter(prefix=PREFIX, tags=["tensors"])
+
+MOST_MODULES = 100_000
+"""Most descriptions of modules in one answer."""
+
+
+class ModelQuery(InProject):
+    """Which launch."""
+
+    launch: str | None = Field(default=None, max_length=64, description="Launch id or attempt; left out: the latest.")
+
+
+@router.get("/runs/{run}/model")
+async def show_model(request: Request, run: Run, *, query: Annotated[ModelQuery, Query()]) -> Response:
+    """Shows the model as it was described last: a node for each module, layer and parameter, parents before children.
+
+    A path that ranks describe differently has `differs`: what the others say, with their ranks.
+    """
+    store = store_of(request)
+    key = RunKey(query.project, run)
+    launches = await launches_of(store, key)
+    launch = launch_named(launches, query.launch, among=await store.model.launches(key, of_tensors=False))
+    if launch is None:
+        hint = "watch one in the training script: rankscope.watch(model)"
+        raise NotFoundError(f"no process of run {run!r} has told of a model", hint=hint, code="no_model")
+    rows = await store.model.modules(key, launch.launch_id, limit=MOST_MODULES)
+    nodes = list(_nodes(rows))
+    return json_answer(
+        {
+            "run_id": run,
+            "launch_id": launch.launch_id,
+            "ranks": sorted({rank for row in rows for rank in row["ranks"]}),
+            "truncated": len(rows) == MOST_MODULES,
+            "nodes": nodes,
+        }
+    )
+
+
+def _nodes(rows: Sequence[Record]) -> Iterator[Json]:
+    indexes = {row["path"]: row["layer_index"] for row in rows}
+    for path, same in groupby(rows, key=lambda row: row["path"]):
+        first, *others = same
+        differing = [{"ranks": row["ranks"], **_module(row)} for row in others]
+        kind = "layer" if is_block(first, indexes) else "module"
+        shown: dict[str, Json] = {"kind": kind, "path": path, **_module(first), "differs": differing}
+        yield shown
+        yield from _tensors(first)
+
+
+def _module(row: Record) -> dict[str, Json]:
+    return {
+        "parent": row["parent"] if row["path"] else None,
+        "class": row["class"],
+        "type": row["type"],
+        "layer_index": row["layer_index"],
+        "aliases": row["aliases"],
+        **moment("time", row["last_time"]),
+    }
+
+
+def _tensors(row: Record) -> Iterator[Json]:
+    names = row["parameters"]
+    # Agents before schema 4 did not say which are trained.
+    trainable = [bool(one) for one in row["parameter_trainable"]] or [None] * len(names)
+    columns = (names, row["parameter_shapes"], row["parameter_dtypes"], trainable)
+    for name, shape, dtype, is_trained in zip(*columns, strict=True):
+        yield {
+            "kind": "tensor",
+            "path": f"{row['path']}.{name}" if row["path"] else name,
+            "parent": row["path"],
+            "layer_index": row["layer_index"],
+            "type": row["type"],
+            "shape": [int(size) for size in shape.split("x") if size],
+            "dtype": dtype,
+            "is_trained": is_trained,
+        }
