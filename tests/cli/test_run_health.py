@@ -107,11 +107,24 @@ def test_missing_rows_are_a_fault() -> None:
     assert not is_whole(faulty)
 
 
+def test_what_observing_costs_is_told_as_the_run_said_it() -> None:
+    costs = [
+        {"metric": "rankscope.probe.cost", "step": 199, "share": 0.0123},
+        {"metric": "rankscope.probe.cost.model2", "step": 99, "share": 0.0},
+    ]
+
+    assert run_lines(report([{"rank": 0, **ENDED}]) | {"cost": costs})[-2:] == [
+        "observing the model costs 1.23% of step time, measured up to step 199",
+        "observing model2 costs 0.00% of step time, measured up to step 99",
+    ]
+
+
 TRAINER = """
 import sys, rankscope
 run = rankscope.init(run_id=sys.argv[1])
 with run.trace("\\x1b]0;owned\\x07"):
     pass
+run.log_metric("rankscope.probe.cost", 0.25, step=7)  # as a watch does
 run.finish()
 """
 
@@ -126,6 +139,7 @@ def test_a_run_can_be_read_at_once_after_it_finished(stack: Stack) -> None:
 
         assert doctor.status == shown.status == 0
         assert f"run {run} is complete" in doctor.stdout
+        assert "observing the model costs 25.00% of step time, measured up to step 7" in doctor.stdout
         assert "\\u001b]0;owned\\u0007" in shown.stdout
         assert "\x1b" not in shown.stdout
 

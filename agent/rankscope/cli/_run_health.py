@@ -14,6 +14,8 @@ from rankscope.up import Client, Json, quoted
 PROCESSES_TOLD = 8
 LAUNCHES_TOLD = 8
 INTERVAL_S = 0.2
+COST = "rankscope.probe.cost"
+"""The metric in which a run says what observing costs it, as a share of step time."""
 
 
 def run_report(client: Client, run: str, *, project: str | None) -> Json:
@@ -30,8 +32,15 @@ def run_report(client: Client, run: str, *, project: str | None) -> Json:
         completeness = client.get(f"/runs/{quoted(run)}/completeness", project=project)
         state = state_of(client.get(f"/runs/{quoted(run)}", project=project), completeness)
         if _is_settled(state) or time.monotonic() > deadline:
-            return {"completeness": completeness, "run": state}
+            return {"completeness": completeness, "run": state, "cost": cost_of(client, run, project=project)}
         time.sleep(INTERVAL_S)
+
+
+def cost_of(client: Client, run: str, *, project: str | None) -> list[Json]:
+    """What observing costs, as the run itself said last: `metric`, `step` and `share` of step time; may be none."""
+    listed: Sequence[Mapping[str, Any]] = client.get(f"/runs/{quoted(run)}/metrics", project=project)["items"]
+    told = [metric for metric in listed if metric["name"] == COST or metric["name"].startswith(f"{COST}.")]
+    return [{"metric": one["name"], "step": one["last_step"], "share": one["last_value"]} for one in told]
 
 
 def state_of(run: Mapping[str, Any], completeness: Mapping[str, Any]) -> Json:
@@ -86,6 +95,16 @@ def run_lines(report: Mapping[str, Any] | None) -> list[str]:
         f"run {state['run_id']}{_verdict(completeness, state)}",
         *_open_lines(state["open"]),
         *_state_lines(state),
+        *_cost_lines(report.get("cost", ())),
+    ]
+
+
+def _cost_lines(costs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What observing costs, a line for each model."""
+    return [
+        f"observing {cost['metric'].removeprefix(COST).lstrip('.') or 'the model'} costs {cost['share']:.2%} "
+        f"of step time, measured up to step {cost['step']}"
+        for cost in costs
     ]
 
 

@@ -78,7 +78,9 @@ class Capture:
         self._alerts = 0
         self._known_backward = -1
         self._waiting: list[tuple[Tracked, int]] = []
-        self.cost = Cost(recording, configuration, guard=parameters.guard, metric=joined(METRIC, root))
+        self.cost = Cost(
+            recording, configuration, guard=parameters.guard, metric=f"{METRIC}.{root}" if root else METRIC
+        )
         self.is_captured = self.is_deep = False
         self._least = Depth.NONE
         self._raised_parameters: set[Key] = set()
@@ -179,8 +181,11 @@ class Capture:
         if self.is_deep and self._parameters.is_armed and self._configuration.wants_role(Role.UPDATE):
             self._updates.begin(optimizer, self._parameters.tracked)
         scaling = self.sheet.finishing.scaling
-        if scaling is not None and not leaves_out_itself(optimizer):
-            scaling.updates()
+        if not leaves_out_itself(optimizer):
+            if scaling is not None:
+                scaling.updates()
+        elif scaling is None:
+            self.sheet.call_scaled()
 
     def update_ends(self, optimizer: Optimizer) -> None:
         """It has moved them."""
