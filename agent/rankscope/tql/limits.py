@@ -21,10 +21,10 @@ def refuse_too_much(query: nodes.Query) -> None:
         TqlTypeError: It has too many stages, structural operators, or different functions of a series.
     """
     hint = "leave out what the answer does not need"
-    _refuse("too_many_stages", "stages", query.stages, most=MAX_STAGES, hint=hint)
+    _refuse("too_many_stages", query.stages, what="stages", most=MAX_STAGES, hint=hint)
     if isinstance(query.selection, nodes.Structure):
         relations, hint = query.selection.relations, "leave out what lies in between, or ask in two queries"
-        _refuse("too_many_relations", "structural operators", relations, most=MAX_RELATIONS, hint=hint)
+        _refuse("too_many_relations", relations, what="structural operators", most=MAX_RELATIONS, hint=hint)
     different: dict[str, nodes.Call] = {}
     for call in calls_in(query):
         if call.function in HISTORIES:
@@ -35,7 +35,7 @@ def refuse_too_much(query: nodes.Query) -> None:
     )
 
 
-def _refuse(code: str, what: str, found: Sequence[nodes.Node], *, most: int, hint: str) -> None:
+def _refuse(code: str, found: Sequence[nodes.Node], *, what: str, most: int, hint: str) -> None:
     if len(found) > most:
         message = f"the query has {len(found)} {what}, the limit is {most}"
         raise TqlTypeError(code, message, place=found[most].place, hint=hint)
