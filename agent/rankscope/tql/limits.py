@@ -30,9 +30,8 @@ def refuse_too_much(query: nodes.Query) -> None:
         if call.function in HISTORIES:
             different.setdefault(format_value(call), call)
     hint = "ask with fewer different ones: one that stands twice counts once"
-    _refuse(
-        "too_many_histories", "different functions of a series", [*different.values()], most=MAX_HISTORIES, hint=hint
-    )
+    what = "different functions of a series"
+    _refuse("too_many_histories", [*different.values()], what=what, most=MAX_HISTORIES, hint=hint)
 
 
 def _refuse(code: str, found: Sequence[nodes.Node], *, what: str, most: int, hint: str) -> None:
