@@ -70,11 +70,12 @@ class Rows:
 
 
 def wanted(named: Format | None, accept: str | None) -> Format:
-    """The format that a request names, or that its `Accept` header asks for first; else JSON."""
+    """The format that a request names, or that its `Accept` header asks for first and not with `q=0`; else JSON."""
     if named is not None:
         return named
     known = {media: form for form, media in MEDIA_TYPES.items()}
-    asked = (part.partition(";")[0].strip().lower() for part in (accept or "").split(","))
+    parts = [part.lower().replace(" ", "").split(";") for part in (accept or "").split(",")]
+    asked = (media for media, *more in parts if not any(re.fullmatch(r"q=0(\.0*)?", one) for one in more))
     return next((known[media] for media in asked if media in known), Format.JSON)
 
 

@@ -35,6 +35,8 @@ right: no statement is to blame."""
 _OF_ALL = re.compile(r"\((?:total|for user)\)|\b(?:Total|User) memory limit", re.IGNORECASE)
 """Memory that this query did not take alone."""
 
+_CODE = re.compile(r"^.*?DB::Exception: ", re.DOTALL)
+
 _LESS = "ask for fewer steps, ranks or rows"
 
 
@@ -90,6 +92,7 @@ def _result(text: str, limits: Limits) -> LimitExceededError:
 
 
 def _memory(text: str, limit: Limit) -> QueryError:
+    text = _CODE.sub("", text)
     if _OF_ALL.search(text):
         return StoreUnavailableError(
             f"the store has not the memory for this query now: {text}", hint=f"ask again later, or {_LESS}"

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.expressions.core import Expr
 
 from rankscope_query_api.errors import InvalidQueryError, nearest_hint
+from rankscope_query_api.sql import hints
 from rankscope_query_api.sql.allowed import BOUND_TYPE, CAST_TYPE, FUNCTION_NODES, NAME, NODES, UNITS, WORDS
 from rankscope_query_api.sql.functions import BY_LOWER_CASE
 from rankscope_query_api.sql.reading import position_of
@@ -122,8 +123,8 @@ class Checker:
         name = node.this
         if not isinstance(name, str) or name.lower() not in BY_LOWER_CASE:
             shown = str(name)[:60]
-            hint = nearest_hint(shown, BY_LOWER_CASE.values(), otherwise=_FUNCTIONS_HINT)
-            raise self._refused(node, f"{shown!r} is no function for statements", hint=hint, code="unknown_function")
+            what, hint = f"{shown!r} is no function for statements", hints.of_function(shown)
+            raise self._refused(node, what, hint=hint, code="unknown_function")
 
     def look_at_literal(self, node: Expr) -> None:
         """A number is one that its type holds: ClickHouse reads a longer one as a float, without a word."""
@@ -206,7 +207,9 @@ class Checker:
     def look_at_source(self, node: Expr) -> None:
         """What is read is a name or a SELECT in brackets."""
         if not isinstance(node.this, exp.Table | exp.Subquery):
-            raise self._refused(node, f"{_named(node.this)} cannot be read from", hint=_VIEWS_HINT, code="not_allowed")
+            name = _named(node.this)
+            hint = hints.of_source(name) or _VIEWS_HINT
+            raise self._refused(node, f"{name} cannot be read from", hint=hint, code="not_allowed")
 
     def look_at_table(self, node: Expr) -> None:
         """A view or a name of the statement's own; never a function."""
@@ -278,9 +281,8 @@ class Checker:
         known |= {name.name for one in self.tree.find_all(exp.Lambda) for name in one.expressions}
         for node in self._columns():
             if node.name not in known:
-                hint = nearest_hint(node.name, known, otherwise="query_api/VIEWS.md lists the columns of each view")
-                if f'"{node.name}"' in self.text:
-                    hint = f"a text stands in single quotes, as in '{node.name}'"
+                before = node.table if isinstance(node, exp.Column) else ""
+                hint = hints.of_column(node.name, before, known=known, text=self.text)
                 raise self._refused(node, f"no column {node.name!r} in what is read", hint=hint, code="unknown_column")
             table = node.args.get("table") if isinstance(node, exp.Column) else None
             if table is not None and table.name not in set(called):
@@ -317,7 +319,6 @@ class Checker:
 _VIEWS_HINT = f"the views are {', '.join(VIEWS)}"
 _UNION_HINT = "write SELECT * FROM (… UNION ALL …) ORDER BY …: ClickHouse takes these as the last SELECT's own"
 _WITH_HINT = "WITH name AS (SELECT …)"
-_FUNCTIONS_HINT = "query_api/VIEWS.md lists the functions"
 _TYPES_HINT = (
     "Int8 to UInt64, Float32, Float64, String, Bool, Date, DateTime, DateTime64(0..9), Nullable or Array of it"
 )

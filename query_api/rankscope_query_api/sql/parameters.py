@@ -3,7 +3,9 @@
 ClickHouse wraps an integer that its type cannot hold, and says nothing; here it is refused.
 """
 
+import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -93,11 +95,19 @@ def _text(name: str, given: str) -> str:
     return given
 
 
+_MOST_FLOAT32 = (2 - 2**-24) * 2.0**127
+"""From here on a Float32 is rounded to infinity."""
+
+
 def _float(name: str, kind: str, *, given: float) -> float:
     try:
-        return float(given)
+        found = float(given)
     except OverflowError:
-        raise InvalidRequestError(f"{name} is beyond {kind}", hint='send "Infinity" if that is meant') from None
+        found = math.inf
+    most = _MOST_FLOAT32 if kind == "Float32" else sys.float_info.max
+    if abs(found) > most:
+        raise InvalidRequestError(f"{name} is beyond {kind}", hint='send "Infinity" if that is meant')
+    return found
 
 
 def _wrong(name: str, kind: str, *, given: object) -> InvalidRequestError:

@@ -163,6 +163,9 @@ def _refuse_large(tree: Expr) -> None:
         )
 
 
+_INTO_HINT = "leave INTO out: the answer comes to who asks, as `format` says; json, csv or arrow"
+
+
 def _syntax_error(error: ParseError) -> InvalidQueryError:
     first = error.errors[0] if error.errors else {}
     line, column = first.get("line"), first.get("col")
@@ -173,6 +176,6 @@ def _syntax_error(error: ParseError) -> InvalidQueryError:
     shown = f", near {near[:60]!r}" if near else ""
     what = str(first.get("description") or "it cannot be read").rstrip(".")
     what = "something is missing" if "<class" in what else what
-    return InvalidQueryError(
-        f"no SQL: {what[:1].lower()}{what[1:]}{shown}", hint=_HINT, position=position, code="syntax"
-    )
+    hint = _INTO_HINT if near.upper() == "INTO" else _HINT
+    what = f"no SQL: {what[:1].lower()}{what[1:]}{shown}"
+    return InvalidQueryError(what, hint=hint, position=position, code="syntax")

@@ -171,6 +171,7 @@ async def test_arrow_keeps_types_and_all_bits(api: httpx.AsyncClient) -> None:
 @pytest.mark.parametrize(
     ("accept", "media"),
     [
+        ("text/csv; q=0, application/json", "application/json"),
         ("text/csv", "text/csv; charset=utf-8"),
         ("application/vnd.apache.arrow.stream, */*", "application/vnd.apache.arrow.stream"),
         ("text/html, */*;q=0.8", "application/json"),

@@ -16,6 +16,7 @@ EDGES: list[tuple[str, Any]] = [
     *((f"Int{bits}", edge) for bits in (8, 16, 32, 64) for edge in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)),
     *((f"UInt{bits}", edge) for bits in (8, 16, 32, 64) for edge in (0, 2**bits - 1)),
     *(("Float64", edge) for edge in (0.1, -1.7976931348623157e308, 5e-324, "NaN", "Infinity", "-Infinity", 2**53)),
+    *(("Float32", edge) for edge in (-0.5, 3.4028234663852886e38, "Infinity")),
     *(("Bool", edge) for edge in (True, False)),
     *(("Nullable(Int8)", edge) for edge in (None, -128)),
     *(("Array(Int64)", edge) for edge in ([], [-(2**63), 2**63 - 1])),
@@ -75,6 +76,7 @@ async def test_a_value_at_the_edge_of_its_type_comes_back_as_it_was(
     [
         *((f"Int{bits}", edge) for bits in (8, 16, 32, 64) for edge in (-(2 ** (bits - 1)) - 1, 2 ** (bits - 1))),
         *((f"UInt{bits}", edge) for bits in (8, 16, 32, 64) for edge in (-1, 2**bits)),
+        *(("Float32", 1e300), ("Float32", -3.5e38)),
         *(("Int64", 10**30), ("Int64", 1.5), ("Int64", "1"), ("Int64", True), ("Int64", None), ("Int64", [1])),
         *(("String", 1), ("String", None), ("String", ["a"]), ("String", "\ud800"), ("Bool", 1), ("Bool", "true")),
         *(("Float64", "1.5"), ("Float64", 10**400), ("Array(Int8)", 1), ("Array(Int8)", [128]), ("Array(Int8)", "12")),
