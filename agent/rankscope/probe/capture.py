@@ -78,9 +78,8 @@ class Capture:
         self._alerts = 0
         self._known_backward = -1
         self._waiting: list[tuple[Tracked, int]] = []
-        self.cost = Cost(
-            recording, configuration, guard=parameters.guard, metric=f"{METRIC}.{root}" if root else METRIC
-        )
+        metric = joined(METRIC, root) if root else METRIC
+        self.cost = Cost(recording, configuration, guard=parameters.guard, metric=metric)
         self.is_captured = self.is_deep = False
         self._least = Depth.NONE
         self._raised_parameters: set[Key] = set()

@@ -15,7 +15,7 @@ from rankscope.probe.meters import MAX_PENDING, Accelerator, DeviceMeter, HostMe
 from rankscope.probe.model_rows import gap_block
 from rankscope.probe.ports import Observer, OpenStep, Recording
 from rankscope.probe.rows import UNKNOWN, Columns, Row, Subject
-from rankscope.probe.scaling import SCALED_ROLES, SKIPPED, unscale
+from rankscope.probe.scaling import GRADIENTS, SCALED, SCALED_ROLES, SKIPPED, unscale
 from rankscope.probe.tensors import Measurable, Unsupported, measurable
 from rankscope_proto.names import GapCause, Phase
 
@@ -147,6 +147,12 @@ class Sheet:
         if self.raised:
             self._show(looked_at, made)
         return made
+
+    def call_scaled(self) -> None:
+        """A scaler has shown that nothing is known of: this step's gradients are multiplied by what is not known."""
+        for row in self.measured:
+            if row.subject.role in GRADIENTS:
+                row.flags |= SCALED
 
     def take(self, values: Sequence[Tensor], rows: Sequence[Row], *, depth: Depth) -> None:
         """Measure what rows of `row` are about, where that is no tensor of the model."""

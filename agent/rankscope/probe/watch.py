@@ -25,7 +25,7 @@ from rankscope.probe.graph import Node, data_parallel, joined, nodes_of, state_o
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.meters import Meter
-from rankscope.probe.model_rows import Intervals, absences, gap_block, modules_block
+from rankscope.probe.model_rows import Absence, Intervals, absences, gap_block, modules_block
 from rankscope.probe.module_hooks import ModuleHooks
 from rankscope.probe.parameters import Parameters
 from rankscope.probe.ports import Observer, OpenStep, Recording
@@ -81,7 +81,7 @@ class Watch:
         self._modules = ModuleHooks(self.selection, self.capture, guard=self.guard)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
-        self._has_criterion = False
+        self._has_criterion = self._has_optimizer = False
         self._backward = OUTSIDE
         self._wrapper = data_parallel(model)
         self._fetch: tuple[int, int] | None = None
@@ -159,6 +159,7 @@ class Watch:
         self._hook_model(self.model)
         if scaler is not None:
             self.capture.sheet.finishing.scaling = Scaling(scaler, self.recording, root=self.root)
+        self._has_optimizer = bool(optimizers)
         for optimizer in optimizers:
             self._keep(optimizer.register_step_pre_hook(Hook(self, Watch._update_begins)))
             self._keep(optimizer.register_step_post_hook(Hook(self, Watch._update_ends)))
@@ -286,6 +287,7 @@ class Watch:
         self._step.end_phase(Phase.BACKWARD)
         wrapper = self._wrapper
         self.capture.after_backward(reduced=wrapper is not None and wrapper.require_backward_grad_sync)
+        self._modules.backward_ended()
 
     def _update_begins(self, optimizer: Optimizer, *_call: object) -> None:
         if self._step is None:
@@ -354,12 +356,15 @@ class Watch:
         self.recording.append(modules_block(self._nodes, now))
         self._state_absences(None)
         if self.configuration.level >= 1 and is_compiled(model, self._nodes):
+            self._modules.is_unseen = True
             detail = "compiled: hooks do not run in compiled code, so layer outputs are not checked"
             self.recording.append(gap_block(GapCause.UNSUPPORTED, detail, time_ns=now))
 
     def _state_absences(self, step: int | None) -> None:
         left_out = self.selection.left_out(self.configuration)
         absent = absences(self.configuration, stride=self.capture.cost.stride, left_out=left_out)
+        if self.configuration.level >= 2 and self.configuration.wants_role(Role.UPDATE) and not self._has_optimizer:
+            absent.append(Absence(GapCause.UNSUPPORTED, "updates: watch was given no optimizer"))
         self._intervals.change(absent, step)
 
     def _complain(self, complaints: Iterable[str], *, is_gap: bool) -> None:
