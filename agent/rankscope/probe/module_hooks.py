@@ -14,7 +14,7 @@ from rankscope.probe.outputs import ACTIVATION
 from rankscope.probe.rows import OUTPUT_ROLES, Subject
 from rankscope.probe.selection import Selection
 from rankscope.probe.torch_inner import OUTSIDE, current_backward
-from rankscope_proto.names import Role
+from rankscope_proto.names import GapCause, Role
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -39,6 +39,7 @@ class ModuleHooks:
 
     Attributes:
         step: The open step; None: nothing is looked at.
+        is_unseen: Whether it was said that hooks do not run.
     """
 
     def __init__(self, selection: Selection, capture: Capture, *, guard: Guard) -> None:
@@ -46,6 +47,7 @@ class ModuleHooks:
         self._capture = capture
         self.guard = guard
         self.step: OpenStep | None = None
+        self.is_unseen = False
         self._see: Callable[[Subject, object], None] = capture.outputs.see
         self._subjects: dict[int, Subject] = {}
         self._hooked: dict[int, _Hooked] = {}
@@ -80,6 +82,16 @@ class ModuleHooks:
         for node, hooked in wanted.values():
             if id(node.module) not in self._hooked:
                 self._hook(node, hooked)
+
+    def backward_ended(self) -> None:
+        """Gradients have arrived: say once if no hooked module ran for them."""
+        if self._hooked and not self._capture.outputs.count and not self.is_unseen:
+            self.is_unseen = True
+            detail = (
+                "no hooked module ran, though gradients arrived: hooks do not run in compiled code, nor where "
+                "forward() is called directly, so layer outputs are not checked"
+            )
+            self._capture.sheet.gap(GapCause.UNSUPPORTED, detail)
 
     def remove(self) -> None:
         """Take every hook off."""
