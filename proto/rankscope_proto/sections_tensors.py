@@ -67,7 +67,7 @@ TENSOR_STATS = Section(
             "saturated_count",
             47,
             21,
-            "Elements at the type's largest finite magnitude.",
+            "Elements at a floating-point type's greatest finite magnitude.",
             wire=Wire.UINT64,
         ),
         Field(
@@ -75,13 +75,14 @@ TENSOR_STATS = Section(
             48,
             Wire.UINT64,
             "Array(UInt64)",
-            "Elements per power of two of the magnitude, 40 fixed buckets; empty: not captured.",
+            "Finite elements that are not 0, per power of two: bucket i of 40 counts floor(log2(magnitude)) = i - 30, "
+            "the first what is smaller too, the last what is greater; empty: not captured.",
             count="log2_hist_n",
         ),
         count("log2_hist_n", 49, "histogram buckets"),
         statistic("update_ratio", 50, 22, "Norm of the update over norm of the weight."),
         statistic("grad_to_weight", 51, 23, "Norm of the gradient over norm of the weight."),
-        statistic("fingerprint", 52, 24, "Position-sensitive hash of the bytes.", wire=Wire.FIXED64),
+        statistic("fingerprint", 52, 24, "Position-sensitive hash of the bytes, in logical order.", wire=Wire.FIXED64),
         present(60),
         Field(
             "call",

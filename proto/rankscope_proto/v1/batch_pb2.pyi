@@ -593,11 +593,11 @@ class TensorStats(google.protobuf.message.Message):
 
     @property
     def saturated_count(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Elements at the type's largest finite magnitude. Absent in a row where bit 21 of present is 0."""
+        """Elements at a floating-point type's greatest finite magnitude. Absent in a row where bit 21 of present is 0."""
 
     @property
     def log2_hist(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Elements per power of two of the magnitude, 40 fixed buckets; empty: not captured. Sliced by log2_hist_n."""
+        """Finite elements that are not 0, per power of two: bucket i of 40 counts floor(log2(magnitude)) = i - 30, the first what is smaller too, the last what is greater; empty: not captured. Sliced by log2_hist_n."""
 
     @property
     def log2_hist_n(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -613,7 +613,7 @@ class TensorStats(google.protobuf.message.Message):
 
     @property
     def fingerprint(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Position-sensitive hash of the bytes. Absent in a row where bit 24 of present is 0."""
+        """Position-sensitive hash of the bytes, in logical order. Absent in a row where bit 24 of present is 0."""
 
     @property
     def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:

@@ -16,14 +16,10 @@ from torch import Tensor
 from rankscope.probe.statistics.fingerprint import Fingerprint
 from rankscope.probe.statistics.layout import stretches
 from rankscope.probe.statistics.numbers import Sums, leaves_range
+from rankscope_proto.log2_histogram import BUCKETS, LOWEST
 
 BLOCK = 32_768
 """Elements looked at together: as fp64 they fill a second-level cache. Whole runs of the fingerprint."""
-
-BUCKETS = 40
-LOWEST = -30
-"""Exponent of the first bucket of `log2_hist`: bucket i counts magnitudes in [2^(i-30), 2^(i-29)), the
-first also what is smaller, the last also what is greater; zeros and non-finite elements are not counted."""
 
 
 @dataclass(slots=True)

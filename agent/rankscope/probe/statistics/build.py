@@ -49,10 +49,8 @@ def build(library: Path, compiler: str) -> str:
 def _attempt(library: Path, command: list[str]) -> str:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         made = Path(folder) / library.name
-        for step in (
-            [*command, str(SOURCE), "-o", str(made), "-lm"],
-            [sys.executable, "-I", "-S", str(TRIAL), str(made)],
-        ):
+        compiling = [*command, str(SOURCE), "-o", str(made), "-lm"]
+        for step in (compiling, [sys.executable, "-I", "-S", str(TRIAL), str(made)]):
             done = subprocess.run(step, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if done.returncode:
                 said = (done.stderr or done.stdout).strip().splitlines()

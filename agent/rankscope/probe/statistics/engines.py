@@ -8,7 +8,7 @@ small steps compiles nothing. A file from an earlier training is used again.
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -83,7 +83,7 @@ def threads() -> int:
 
 
 @contextmanager
-def in_torch() -> Iterator[None]:
+def in_torch() -> Generator[None]:
     """Around what torch's operations compute for want of a kernel."""
     began = time.perf_counter_ns()
     yield

@@ -57,13 +57,11 @@ def library(environ: Mapping[str, str] = os.environ, *, patience_s: float = PATI
 def _check_owned(path: Path, *, forbidden: int) -> None:
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & forbidden:
-        raise NoKernelError(
-            f"{path} is not yours alone: give it to uid {os.getuid()} without access for others, or remove it"
-        )
+        raise NoKernelError(f"{path} is not yours alone: remove it, or take access to it from all others")
 
 
 def _identity(compiler: str) -> str:
-    """A name for all that the file depends on. The compiler is known by its size and date: asking it takes a process."""
+    """A name for all that the file depends on; the compiler by its size and date, since asking it takes a process."""
     known = Path(compiler).resolve()
     about = known.stat()
     parts = [str(known), str(about.st_size), str(about.st_mtime_ns), " ".join(os.uname()[-1:]), _instructions()]

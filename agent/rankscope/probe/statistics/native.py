@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,8 +17,6 @@ from rankscope.probe.statistics.numbers import Sums
 
 _LAYOUT = Struct("=9d47Q")
 """One tensor's numbers, as `Numbers` in kernel/table.c has them."""
-
-_BUCKETS = slice(15, 55)
 
 KINDS: dict[torch.dtype, int] = {
     torch.float32: 0,
@@ -125,5 +123,5 @@ def _limits(dtype: torch.dtype) -> tuple[float, float]:
     return limits.smallest_normal, limits.max
 
 
-def _sums(read: tuple[float | int, ...]) -> Sums:
-    return Sums(*read[:15], read[_BUCKETS], read[55])  # pyright: ignore[reportArgumentType] the layout says which are whole
+def _sums(read: tuple[Any, ...]) -> Sums:
+    return Sums(*read[:15], histogram=read[15:55], fingerprint=read[55])

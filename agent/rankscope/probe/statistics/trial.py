@@ -66,9 +66,8 @@ def tensors() -> Iterator[list[float]]:
     yield [max(0.0, value) for value in many]
     yield [value + 1000 for value in many]
     yield [value * 2.0 ** (index % 30 - 15) for index, value in enumerate(many)]
-    yield [
-        math.nan if index % 500 == 3 else math.inf if index % 700 == 5 else value for index, value in enumerate(many)
-    ]
+    odd = {index: math.nan if index % 500 else math.inf for index in range(0, 2_600, 250)}
+    yield [odd.get(index, value) for index, value in enumerate(many)]
     yield [-math.inf] * 1_100
     yield [3.75] * 2_600
     yield [0.0, -0.0] * 1_300

@@ -1,7 +1,7 @@
 """The two engines, to be tried one beside the other: torch's operations, and a kernel compiled once a session."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def compiled(folder: Path) -> Path:
 
 
 @contextmanager
-def computing(kernel: Kernel | None) -> Iterator[None]:
+def computing(kernel: Kernel | None) -> Generator[None]:
     """Compute with a kernel, or without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "state", engines.State())
