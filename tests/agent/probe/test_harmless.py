@@ -5,7 +5,7 @@ import gc
 import io
 import logging
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -36,29 +36,31 @@ def recorded() -> Recorded:
     return Recorded()
 
 
-def weights_and_losses(*, is_watched: bool) -> tuple[list[Tensor], list[Tensor]]:
+def weights_and_losses(level: int | None) -> tuple[list[Tensor], list[Tensor]]:
     torch.manual_seed(3)
     model, criterion, recorded = Model(), Criterion(), Recorded()
     model.blocks.insert(1, nn.Dropout(0.5))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    if is_watched:
-        attach(recorded.run, model, optimizer=optimizer, loss=criterion, every=1)
+    if level is not None:
+        attach(recorded.run, model, optimizer=optimizer, loss=criterion, level=level, every=1)
     losses = list(train(recorded.run, model, batches(5), optimizer=optimizer, criterion=criterion))
     return losses, [parameter.detach() for parameter in model.parameters()]
 
 
-def test_losses_and_weights_are_identical_to_the_bit_with_and_without() -> None:
-    with_watch, without = weights_and_losses(is_watched=True), weights_and_losses(is_watched=False)
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_losses_and_weights_are_identical_to_the_bit_with_and_without(level: int) -> None:
+    with_watch, without = weights_and_losses(level), weights_and_losses(None)
 
     assert all(map(torch.equal, with_watch[0], without[0]))
     assert all(map(torch.equal, with_watch[1], without[1]))
 
 
-def test_the_global_random_state_is_not_touched(recorded: Recorded) -> None:
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_the_global_random_state_is_not_touched(recorded: Recorded, level: int) -> None:
     model = Model()
     before = torch.get_rng_state()
 
-    trained(recorded, model, steps=2, every=1)
+    trained(recorded, model, steps=2, every=1, level=level)
 
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -223,9 +225,10 @@ def test_two_models_keep_their_tensors_apart(recorded: Recorded) -> None:
     assert found.count("head.weight") == found.count("model2.head.weight") == 2  # the weight and its gradient
 
 
-def test_hooks_do_not_act_for_a_copy(recorded: Recorded) -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_hooks_do_not_act_for_a_copy(recorded: Recorded, level: int) -> None:
     model = Model()
-    attach(recorded.run, model)
+    attach(recorded.run, model, level=level)
     ema, shallow = copy.deepcopy(model), copy.copy(model.head)
 
     with recorded.run.step(0):
@@ -236,9 +239,10 @@ def test_hooks_do_not_act_for_a_copy(recorded: Recorded) -> None:
     assert recorded.phases(0) == []
 
 
-def test_a_watched_model_can_be_saved_whole(recorded: Recorded) -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_watched_model_can_be_saved_whole(recorded: Recorded, level: int) -> None:
     model = Model()
-    attach(recorded.run, model)
+    attach(recorded.run, model, level=level)
     file = io.BytesIO()
 
     torch.save(model, file)
@@ -296,6 +300,25 @@ def test_transformed_and_valueless_tensors_are_left_alone(recorded: Recorded) ->
 
     assert watch.watch.guard.failures == 0
     assert recorded.rows("tensor_stats") == []
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_hooks_break_no_graph_of_a_model_that_is_compiled_after_them(recorded: Recorded, level: int) -> None:
+    model = Model()
+    probe = attach(recorded.run, model, level=level, every=2)
+    graphs: list[object] = []
+
+    def count(graph: Any, _inputs: object) -> object:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = cast("nn.Module", cast("Any", torch).compile(model, backend=count, fullgraph=True))
+    for index in range(4):
+        with recorded.run.step(index):
+            compiled(batches(1)[0][0]).sum().backward()
+
+    assert len(graphs) == 1
+    assert probe.watch.guard.failures == 0
 
 
 def test_a_compiled_model_keeps_its_one_graph_and_says_what_is_missing(recorded: Recorded) -> None:
