@@ -15,7 +15,7 @@ from tests.ground.stacks import clean_environ
 
 OURS = (
     *("up", "demo", "run", "agent", "drain", "wait", "query", "sql", "explain", "tail"),
-    *("runs", "trace", "traces", "rm", "doctor", "version"),
+    *("runs", "trace", "traces", "captures", "profile", "hits", "rm", "doctor", "version"),
 )
 GROUPS = ("dlq", "keys")
 OF_KEYS = ("keys create", "keys ls", "keys revoke")

@@ -11,9 +11,11 @@ import typer
 
 from rankscope.cli import (
     _agent,
+    _captures,
     _doctor,
     _explain,
     _keys,
+    _profile,
     _read,
     _removal,
     _services,
@@ -31,7 +33,8 @@ from rankscope.errors import RankscopeError
 from rankscope.up import UpError
 
 COMMANDS = (
-    *(_summary, _up, _agent, _read, _sql, _explain, _tail, _trace, _traces, _removal, _doctor, _services, _keys),
+    *(_summary, _up, _agent, _read, _sql, _explain, _tail, _trace, _traces, _captures, _profile, _removal),
+    *(_doctor, _services, _keys),
 )
 """The modules whose commands `app` has because they are imported."""
 
@@ -49,6 +52,9 @@ ORDER = (
         "tail",
         "trace",
         "traces",
+        "captures",
+        "profile",
+        "hits",
         "runs",
         "rm",
         "doctor",

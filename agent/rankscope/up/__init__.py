@@ -8,7 +8,7 @@ from rankscope._plaintext import is_loopback_host
 from rankscope.up._access import INSECURE, Access, PlainTextKeyError, Remedies, exposure_fault, server_context
 from rankscope.up._background import end, running_server, start_detached
 from rankscope.up._calling import call, is_usual
-from rankscope.up._client import BadUrlError, Body, Client, Json, RefusedError, UnreachableError, quoted
+from rankscope.up._client import BadUrlError, Body, Client, Json, Parameter, RefusedError, UnreachableError, quoted
 from rankscope.up._errors import FolderHeldError, MissingExtraError, PartFailedError, UpError
 from rankscope.up._folder import DataFolder, Holder
 from rankscope.up._parts import tethered
@@ -36,6 +36,7 @@ __all__ = [
     "LocalServer",
     "MissingExtraError",
     "NothingKeptError",
+    "Parameter",
     "PartFailedError",
     "PlainTextKeyError",
     "Ports",

@@ -6,10 +6,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPException
-from typing import Any, cast
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from typing import Any, BinaryIO, TypeVar, cast
 
 from rankscope._plaintext import is_loopback_host
 from rankscope.up._access import Access
@@ -23,6 +23,7 @@ Parameter = str | int | float | Sequence[str] | None
 API = "/api/v1"
 DEFAULT_TIMEOUT_S = 30.0
 INTERVAL_S = 0.2
+PIECE_BYTES = 2**20
 SAID = "x-rankscope-"
 """What the names of headers begin with that say what JSON says beside the rows."""
 
@@ -70,6 +71,27 @@ class Body:
 
     content: bytes
     said: Mapping[str, str]
+
+
+Taken = TypeVar("Taken")
+
+
+def _body(answer: HTTPResponse) -> Body:
+    return Body(answer.read(), _said(dict(answer.headers)))
+
+
+def _copied(answer: HTTPResponse, into: BinaryIO) -> int:
+    size = 0
+    while piece := answer.read(PIECE_BYTES):
+        try:
+            size += into.write(piece)
+        except OSError as error:
+            raise UpError(f"the answer cannot be written: {error.strerror or error}") from error
+    # Reading piece by piece does not say that a length was announced and not kept.
+    announced = answer.headers.get("content-length")
+    if announced is not None and size != int(announced):
+        raise IncompleteRead(b"", int(announced) - size)
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +145,16 @@ class Client:
         """
         return self._ask(self._posting(path, body, parameters=parameters))
 
+    def save(self, path: str, into: BinaryIO, **parameters: Parameter) -> int:
+        """`GET /api/v1<path>` into a file, piece by piece; how many bytes came.
+
+        Raises:
+            RefusedError: the service answered with an error.
+            UnreachableError: it did not answer, or the answer broke off.
+        """
+        asked = urllib.request.Request(self._address(path, parameters))  # noqa: S310 - as above
+        return self._ask(asked, lambda answer: _copied(answer, into))
+
     def delete(self, path: str, **parameters: Parameter) -> Json:
         """`DELETE /api/v1<path>`; parameters that are None are left out.
 
@@ -145,22 +177,22 @@ class Client:
         query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         return f"{self.url.rstrip('/')}{API}{path}{query}"
 
-    def _ask(self, request: urllib.request.Request) -> Body:
+    def _ask(self, request: urllib.request.Request, take: Callable[[HTTPResponse], Taken] = _body) -> Taken:
         for name, value in self.access.headers(self.url).items():
             request.add_unredirected_header(name, value)
         deadline = time.monotonic() + self.patience_s
         while True:
             try:
-                return self._ask_once(request)
+                return self._ask_once(request, take)
             except RefusedError as refused:
                 if not refused.may_come or time.monotonic() >= deadline:
                     raise
             time.sleep(INTERVAL_S)
 
-    def _ask_once(self, request: urllib.request.Request) -> Body:
+    def _ask_once(self, request: urllib.request.Request, take: Callable[[HTTPResponse], Taken]) -> Taken:
         try:
             with _opener(self.url, self.access).open(request, timeout=self.timeout_s) as answer:
-                return Body(answer.read(), _said(answer.headers))
+                return take(answer)
         except urllib.error.HTTPError as error:
             with error:
                 raise RefusedError(error.code, _error_in(error.read(), error.code)) from None
