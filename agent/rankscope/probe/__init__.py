@@ -12,17 +12,12 @@ from rankscope.probe.contract import (
     CapturedTensor,
     CaptureHandle,
     Description,
-    EventFilter,
-    GapEvent,
-    HitEvent,
     NodeInfo,
     NodeKind,
-    ProbeEvent,
     RuntimeProbe,
-    SpanEvent,
-    StatisticsEvent,
     Subscription,
 )
+from rankscope.probe.events import EventFilter, GapEvent, HitEvent, ProbeEvent, SpanEvent, StatisticsEvent
 
 if TYPE_CHECKING:
     from rankscope.probe.local import LocalProbe

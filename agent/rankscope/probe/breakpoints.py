@@ -18,8 +18,9 @@ from torch import Tensor
 
 from rankscope.errors import BreakpointHit
 from rankscope.probe.configuration import Action, Trigger
-from rankscope.probe.contract import Breakpoint, HitEvent, OnHit
+from rankscope.probe.contract import Breakpoint, OnHit
 from rankscope.probe.depth import Depth, Key
+from rankscope.probe.events import HitEvent
 from rankscope.probe.hits import Fired, hit_block, hit_event, told
 from rankscope.probe.ports import Recording
 from rankscope.probe.predicates import Predicate, Surroundings
@@ -106,14 +107,14 @@ class Breakpoints:
 
     Args:
         recording: Takes the hits.
-        around: What conditions may name beside the row.
         actions: What hits do.
+        around: What conditions may name beside the row.
 
     Attributes:
         version: Grows with every change of what is armed.
     """
 
-    def __init__(self, recording: Recording, around: Surroundings, actions: Actions) -> None:
+    def __init__(self, recording: Recording, actions: Actions, *, around: Surroundings) -> None:
         self._recording = recording
         self._around = around
         self._actions = actions
@@ -125,7 +126,7 @@ class Breakpoints:
         self._lock = threading.RLock()
         self.version = 0
 
-    def add(self, trigger: Trigger, predicate: Predicate, callback: OnHit | None = None) -> Armed:
+    def add(self, trigger: Trigger, predicate: Predicate, *, callback: OnHit | None = None) -> Armed:
         """Arm a breakpoint."""
         armed = Armed(trigger, predicate, callback=callback, changed=self._sort)
         with self._lock:
@@ -172,9 +173,9 @@ class Breakpoints:
         if armed is None:
             return
         with self._lock:
-            rows = self._live([row], self._alone, armed)
+            rows = self._live([row], self._alone, armed=armed)
             for each in tuple(armed):
-                self._judge(each, [row], rows, values=values)
+                self._judge(each, [row], live=rows, values=values)
 
     def settled(self, rows: Sequence[Row]) -> None:
         """Judge the relaxed ones of the rows of a step.
@@ -186,17 +187,17 @@ class Breakpoints:
             return
         raised: BreakpointHit | None = None
         with self._lock:
-            live = self._live(rows, self._together, self._relaxed)
+            live = self._live(rows, self._together, armed=self._relaxed)
             for armed, places in self._concerned(rows):
                 some = live if len(places) == len(rows) else live.at(places)
                 try:
-                    self._judge(armed, [rows[place] for place in places], some)
+                    self._judge(armed, [rows[place] for place in places], live=some)
                 except BreakpointHit as hit:
                     raised = raised or hit
         if raised is not None:
             raise raised
 
-    def _live(self, rows: Sequence[Row], columns: Columns, armed: Sequence[Armed]) -> LiveRows:
+    def _live(self, rows: Sequence[Row], columns: Columns, *, armed: Sequence[Armed]) -> LiveRows:
         """The rows as conditions read them."""
         batch: dict[str, Any] = {**self._around.header, **columns.block(rows).columns}
         for name in {name for each in armed for name in each.predicate.looked_up}:
@@ -221,7 +222,7 @@ class Breakpoints:
         self._places[len(rows)] = subjects, concerned
         return concerned
 
-    def _judge(self, armed: Armed, rows: Sequence[Row], live: LiveRows, *, values: Tensor | None = None) -> None:
+    def _judge(self, armed: Armed, rows: Sequence[Row], *, live: LiveRows, values: Tensor | None = None) -> None:
         """Ask one condition of rows, and do what its hits do."""
         try:
             held = armed.predicate.evaluator.matches(live)
@@ -231,19 +232,19 @@ class Breakpoints:
             return
         for place, row in enumerate(rows) if True in held else ():
             if held[place] and armed.is_enabled and armed.counts():
-                self._hit(armed, row, armed.predicate.evaluator.seen(place), values=values)
+                self._hit(armed, row, seen=armed.predicate.evaluator.seen(place), values=values)
 
-    def _hit(self, armed: Armed, row: Row, seen: Mapping[str, Any], *, values: Tensor | None) -> None:
+    def _hit(self, armed: Armed, row: Row, *, seen: Mapping[str, Any], values: Tensor | None) -> None:
         trigger = armed.trigger
         mode = "precise" if trigger.precise else "relaxed"
         fired = Fired(armed.name, trigger.predicate, mode, str(trigger.action), armed.hits)
         event = hit_event(fired, row, seen=seen, time_ns=self._recording.clock.wall_ns())
-        self._recording.append(hit_block(fired, row, event))
+        self._recording.append(hit_block(fired, row, event=event))
         self._actions.tell(event)
         if trigger.once:
             armed.remove()
         self._call_back(armed, event)
-        self._act(armed, row, event, values=values)
+        self._act(armed, row, event=event, values=values)
 
     @staticmethod
     def _call_back(armed: Armed, event: HitEvent) -> None:
@@ -257,13 +258,13 @@ class Breakpoints:
                 text = "the callback of breakpoint %s failed; training goes on, and further failures are only counted"
                 logger.warning(text, armed.name, exc_info=error)
 
-    def _act(self, armed: Armed, row: Row, event: HitEvent, *, values: Tensor | None) -> None:
+    def _act(self, armed: Armed, row: Row, *, event: HitEvent, values: Tensor | None) -> None:
         trigger = armed.trigger
-        if trigger.action is Action.CAPTURE:
+        if trigger.action == Action.CAPTURE:
             self._actions.keep(row, values, cause=armed.name)
-        elif trigger.action is Action.LEVEL:
+        elif trigger.action == Action.LEVEL:
             self._actions.raise_level(row, trigger.level, steps=trigger.steps)
-        elif trigger.action is Action.RAISE:
+        elif trigger.action == Action.RAISE:
             raise BreakpointHit(told(event), event)
 
 

@@ -6,6 +6,7 @@ from rankscope.probe.configuration import LEVELS
 from rankscope.probe.contract import Description, NodeInfo, NodeKind
 from rankscope.probe.graph import Node, joined, own_parameters, written_class
 from rankscope.probe.rows import OUTPUT_ROLES, Numbers
+from rankscope.probe.statistics import engine
 from rankscope.probe.watch import Watch, is_compiled
 from rankscope_proto.names import Role
 
@@ -40,7 +41,7 @@ def described(watch: Watch, *, is_on_host: bool) -> Description:
 def _nodes(nodes: Sequence[Node], root: str) -> Iterator[NodeInfo]:
     tied = _tied(nodes)
     for node in nodes:
-        yield _module(node, root, tied)
+        yield _module(node, root, tied=tied)
         for name, parameter in own_parameters(node.module):
             path = joined(node.path, name)
             if path not in tied:
@@ -59,7 +60,7 @@ def _nodes(nodes: Sequence[Node], root: str) -> Iterator[NodeInfo]:
             )
 
 
-def _module(node: Node, root: str, tied: Mapping[str, tuple[str, ...]]) -> NodeInfo:
+def _module(node: Node, root: str, *, tied: Mapping[str, tuple[str, ...]]) -> NodeInfo:
     of_parameters = {alias for aliases in tied.values() for alias in aliases}
     return NodeInfo(
         path=node.path,
@@ -93,5 +94,8 @@ def _limits(watch: Watch, *, is_on_host: bool) -> Iterator[str]:
     frozen = sum(not parameter.requires_grad for node in nodes for _, parameter in own_parameters(node.module))
     if frozen:
         yield f"{frozen} parameters are frozen: they are captured once they are trained"
+    running = engine()
+    if running.name != "kernel":
+        yield f"statistics by torch's own operations, which take longer: {running.detail}"
     if not is_on_host:
         yield "on a device statistics are known one step later; a precise breakpoint waits for its own tensor"

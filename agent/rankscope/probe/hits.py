@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rankscope._block import Block, Column
-from rankscope.probe.contract import HitEvent, Seen
+from rankscope.probe.events import HitEvent, Seen
 from rankscope.probe.names import role_of
 from rankscope.probe.rows import Row
 from rankscope_proto.columns import SECTION_BY_NAME
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Seen:
     return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
 
 
-def hit_block(fired: Fired, row: Row, event: HitEvent) -> Block:
+def hit_block(fired: Fired, row: Row, *, event: HitEvent) -> Block:
     """The hit as a row of `hits`; what the condition found missing is left out."""
     numbers = {name: float(value) for name, value in event.seen.items() if isinstance(value, int | float)}
     texts = {name: value for name, value in event.seen.items() if isinstance(value, str)}

@@ -15,19 +15,10 @@ from torch import Tensor, nn
 from rankscope.errors import ConfigError
 from rankscope.probe.breakpoints import Actions, Armed, Breakpoints
 from rankscope.probe.configuration import CaptureConfiguration, Trigger, Values
-from rankscope.probe.contract import (
-    EVERYTHING,
-    WHOLE,
-    CaptureHandle,
-    Description,
-    EventFilter,
-    HitEvent,
-    OnHit,
-    RuntimeProbe,
-    Subscription,
-)
+from rankscope.probe.contract import WHOLE, CaptureHandle, Description, OnHit, RuntimeProbe, Subscription
 from rankscope.probe.depth import Depth, Key
 from rankscope.probe.description import described
+from rankscope.probe.events import EVERYTHING, EventFilter, HitEvent
 from rankscope.probe.graph import own_parameters
 from rankscope.probe.names import role_of
 from rankscope.probe.predicates import Predicate, Surroundings, predicate
@@ -81,7 +72,7 @@ class LocalProbe:
             tensor.is_cpu for node in watch.selection.nodes for _, tensor in own_parameters(node.module)
         )
         self._around = Surroundings(header, _of_modules(watch), is_on_host=self._is_on_host)
-        self.breakpoints = Breakpoints(watch.recording, self._around, self)
+        self.breakpoints = Breakpoints(watch.recording, self, around=self._around)
         self._subscribers = Subscribers(watch.recording, is_late=not self._is_on_host)
         self._levels: tuple[Raised, ...] = ()
         self._raised: Mapping[Key, Depth] = {}
@@ -144,7 +135,7 @@ class LocalProbe:
         Returns:
             The breakpoint. Of a probe that is detached, or whose run records nothing, it is removed from the start.
         """
-        armed = self.breakpoints.add(trigger, self._checked(trigger), callback)
+        armed = self.breakpoints.add(trigger, self._checked(trigger), callback=callback)
         if self.model is None:
             armed.remove()
         return armed

@@ -102,7 +102,7 @@ def _predicate(text: str, subjects: Sequence[Subject], *, node: str, around: Sur
         raise TqlTypeError("not_tensors", message, hint="name a field of tensor., as in tensor.nan_count > 0")
     evaluator = Evaluator.of(checked)
     named = list(_fields(checked.source))
-    _refuse_unknowable(query, named, around)
+    _refuse_unknowable(query, named, around=around)
     left = _possible(query, list(_relevant(subjects, named)), node=node, around=around)
     depth = _depth(named, is_on_host=around.is_on_host)
     depths = {(subject.name, subject.role): depth for subject in left}
@@ -114,7 +114,7 @@ def _fields(tree: object) -> Iterator[Field]:
     return (node for node in nodes_in(tree) if isinstance(node, Field))
 
 
-def _refuse_unknowable(query: nodes.Query, named: Iterable[Field], around: Surroundings) -> None:
+def _refuse_unknowable(query: nodes.Query, named: Iterable[Field], *, around: Surroundings) -> None:
     """Refuse what is worked out of many rows, or what no row of a probe has."""
     known = {*_MADE, *around.header, *OF_MODULE}
     for field in named:
@@ -153,7 +153,7 @@ def _possible(query: nodes.Query, subjects: list[Subject], *, node: str, around:
         TqlTypeError: One part can hold of none of them.
     """
     for part in _conjuncts(query.selection):
-        left = _holding(part, subjects, around)
+        left = _holding(part, subjects, around=around)
         if not left:
             roles = ", ".join(dict.fromkeys(role_of(subject.role) for subject in subjects))
             message = f"this never holds of {node}, whose tensors are {roles}"
@@ -171,7 +171,7 @@ def _conjuncts(written: Any) -> Iterator[Any]:
         yield from _conjuncts(operand)
 
 
-def _holding(part: Any, subjects: list[Subject], around: Surroundings) -> list[Subject]:
+def _holding(part: Any, subjects: list[Subject], *, around: Surroundings) -> list[Subject]:
     """The subjects that a part of the condition can hold of, as far as that is known before there are rows."""
     asked = condition(part, Names(Entity.TENSOR))
     for field in _fields(asked):

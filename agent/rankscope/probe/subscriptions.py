@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 from rankscope._block import Block
 from rankscope._span import Span
-from rankscope.probe.contract import (
-    EventFilter,
-    GapEvent,
-    HitEvent,
-    ProbeEvent,
-    SpanEvent,
-    StatisticsEvent,
-    Subscription,
-)
+from rankscope.probe.events import EventFilter, GapEvent, HitEvent, ProbeEvent, SpanEvent, StatisticsEvent
 from rankscope.probe.names import base_name, flag_names, phase_of, role_of
 from rankscope.probe.ports import Recording
 from rankscope.probe.rows import Row
@@ -271,4 +263,6 @@ def _gap(block: Block, place: int) -> GapEvent:
 
 
 if TYPE_CHECKING:
+    from rankscope.probe.contract import Subscription
+
     _conforms: type[Subscription] = Stream

@@ -70,7 +70,7 @@ def test_layers_and_modules_are_told_apart(source: Trained) -> None:
     kinds = {path: description.node(path).kind for path in ("blocks", "blocks.0", "blocks.0.linear")}
     assert kinds == {"blocks": NodeKind.MODULE, "blocks.0": NodeKind.LAYER, "blocks.0.linear": NodeKind.MODULE}
     assert description.node("blocks.2.norm.bias").layer_index == 2
-    assert (description.source, description.can_pause, description.limits) == ("local", True, ())
+    assert (description.source, description.can_pause) == ("local", True)
 
 
 def test_tied_and_frozen_parameters_are_described() -> None:
