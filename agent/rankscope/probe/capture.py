@@ -6,7 +6,8 @@ gradients are measured too: local gradients in their post-accumulate hooks (befo
 process trains alone, together at the end of backward), reduced gradients and weights at the end of
 backward. Never in an optimizer hook: a guarded update skips it, and clipping has rewritten the gradients
 by then. From level 2 on such a step has the whole table of each of them, of the outputs, and of the
-gradients that arrive at the outputs.
+gradients that arrive at the outputs, and says how far each optimizer moved each weight: only that is looked at
+around an optimizer's step. What a microstep adds to a gradient is seen where something is accumulated.
 """
 
 from collections.abc import Callable, Mapping, Sequence
