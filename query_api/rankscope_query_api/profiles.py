@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rankscope_proto.histogram import quantile
+from rankscope_proto.log2_histogram import quantile
 from rankscope_query_api.values import Record
 
 
@@ -55,7 +55,7 @@ COMBINING: Mapping[str, Combining] = {
 """How each statistic that is a column is put together."""
 
 QUANTILES: Mapping[str, float] = {f"p{share:02}": share / 100 for share in (1, 5, 25, 50, 75, 95, 99)}
-"""Statistics that are made of `log2_hist`: quantiles of the magnitudes that are not 0."""
+"""Statistics that are made of `log2_hist`: quantiles of the magnitudes of finite elements."""
 
 STATISTICS = (*COMBINING, *QUANTILES)
 """Every statistic that a profile can be of."""
@@ -71,7 +71,7 @@ class Part:
     """A statistic of some elements.
 
     Attributes:
-        value: It; of a histogram not meant.
+        value: It; of a histogram the zeros, which are in no bucket.
         low: The least of what it was made of and could not be put together.
         high: The greatest.
         numel: How many elements.
@@ -164,7 +164,7 @@ _COMBINED: Mapping[Combining, Callable[[_Sums, float], float]] = {
     Combining.MEAN: lambda sums, middle: sums.weighted / sums.numel if sums.numel else middle,
     Combining.MEAN_SQUARE: lambda sums, middle: sums.root_mean_square() if sums.numel else middle,
     Combining.DEVIATION: lambda sums, middle: sums.deviation() if sums.numel else middle,
-    Combining.HISTOGRAM: lambda _, middle: middle,
+    Combining.HISTOGRAM: lambda sums, _: sums.values,
     Combining.NONE: lambda _, middle: middle,
 }
 
@@ -181,7 +181,7 @@ def combined(parts: Sequence[Part], statistic: str) -> Part:
     sums = _Sums.over(parts)
     value = parts[0].value if len(parts) == 1 else _COMBINED[how](sums, middle([one.value for one in parts]))
     if how is Combining.HISTOGRAM:
-        found = quantile(counts, QUANTILES[statistic])
+        found = quantile([round(count) for count in counts], round(value), QUANTILES[statistic])
         value = math.nan if found is None else found
     is_whole = all(one.is_whole for one in parts) and (how is not Combining.NONE or len(parts) == 1)
     ranks = max(one.ranks for one in parts)

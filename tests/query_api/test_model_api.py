@@ -1,6 +1,5 @@
 """The model, a profile over its layers, and hits, of a run whose shards and copies are known by hand."""
 
-import math
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +7,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from rankscope_proto.histogram import BUCKETS, quantile
+from rankscope_proto.log2_histogram import BUCKETS
 from rankscope_proto.names import TENSOR_FLAGS, GapCause, GapClass, Phase, Role
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
@@ -180,7 +179,8 @@ async def test_means_deviations_and_quantiles_are_those_of_all_elements(api: htt
 
     assert mean["blocks.0"]["value"] == pytest.approx(0.5)
     assert deviation["blocks.0"]["value"] == pytest.approx(0.5)
-    assert median["blocks.0"]["value"] == pytest.approx(2.0)
+    # One element is 0, four lie in [1, 2), four in [2, 4).
+    assert median["blocks.0"]["value"] == pytest.approx(2 ** (3.5 / 4))
 
 
 async def test_a_tensor_of_which_shards_are_missing_says_so(api: httpx.AsyncClient) -> None:
@@ -240,13 +240,3 @@ async def test_hits_are_asked_by_what_was_seen(api: httpx.AsyncClient) -> None:
     answer = (await api.post("/api/v1/tql", json={"query": query, "run": "sharded"})).json()
 
     assert [item["hit.seen.tensor.l2"] for item in answer["items"]] == ["4.5", "4.5"]
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.0, 1.0), (0.5, math.sqrt(8)), (1.0, 8.0)])
-def test_a_quantile_lies_where_the_logarithms_are_evenly_spread(share: float, value: float) -> None:
-    counts = [0] * BUCKETS
-    counts[30:33] = [4, 0, 4]
-    found = quantile(counts, share)
-
-    assert found == pytest.approx(value if share != 0.5 else 2.0)
-    assert quantile([0] * BUCKETS, share) is None

@@ -111,8 +111,10 @@ LIMIT {{limit:UInt32}}"""
 
 def _profile(statistic: str) -> str:
     """The statement of one statistic; "" stands for the histogram."""
-    value = f"toFloat64({statistic}), toFloat64(mean), emptyArrayUInt64()" if statistic else "0., 0., log2_hist"
-    present = f"isNotNull({statistic})" if statistic else "notEmpty(log2_hist)"
+    value, present = "toFloat64(zero_count), 0., log2_hist", "notEmpty(log2_hist)"
+    if statistic:
+        value = f"toFloat64({statistic}), toFloat64(mean), emptyArrayUInt64()"
+        present = f"isNotNull({statistic})"
     return _PROFILE.replace("/*value*/", value).replace("/*present*/", present)
 
 
