@@ -114,3 +114,14 @@ def test_a_layer_shared_with_a_checkpoint_has_one_gradient_the_whole(recorded: R
     assert [row["l2"] for row in rows] == pytest.approx([first, 2 * first], rel=1e-5)
     whole = recorded.rows("tensor_stats", role=INCREMENT, name="layer.weight")
     assert [row["l2"] for row in whole] == pytest.approx([] if use_reentrant else [first], rel=1e-5)
+
+
+def test_sparse_gradients_have_their_increments_too(recorded: Recorded) -> None:
+    layer = nn.Embedding(10, 2, sparse=True)
+    attach(recorded.run, layer, level=2, every=1, budget=None)
+    with recorded.run.step(0):
+        layer(torch.tensor([1, 1, 3])).sum().backward()
+        layer(torch.tensor([1, 2])).sum().backward()
+
+    assert found(recorded, INCREMENT, microstep=1) == pytest.approx({"weight": 2.0}, rel=1e-6)
+    assert found(recorded, GRAD, microstep=1) == pytest.approx({"weight": norm_of(layer.weight.grad)}, rel=1e-6)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -205,3 +205,23 @@ def test_where_no_optimizer_is_known_that_updates_are_missing_is_said(recorded: 
     attach(recorded.run, Model(), level=2, every=1, budget=None)
 
     assert [row["cause"] for row in recorded.rows("gaps") if row["detail"].startswith("updates:")] == ["unsupported"]
+
+
+def test_an_optimizer_that_runs_the_model_itself_is_compared_over_its_whole_step(recorded: Recorded) -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    attach(recorded.run, model, optimizer=optimizer, level=2, every=1, budget=None)
+    before = model.weight.detach().clone()
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.ones(8, 4)).square().sum()
+        loss.backward()
+        return loss
+
+    with recorded.run.step(0):
+        optimizer.step(cast("Any", closure))
+
+    assert updates(recorded)["weight"]["update_ratio"] == pytest.approx(
+        whole_ratio(before, model.weight.detach()), rel=1e-5
+    )
