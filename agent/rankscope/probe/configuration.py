@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from rankscope.errors import ConfigError
 from rankscope_proto.names import Role
@@ -22,6 +22,17 @@ updates, module spans; 3 values of tensors, in steps in which something asks for
 MOST_TRIGGERS = 256
 MOST_GLOBS = 64
 MOST_SAMPLE = 1_000_000
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def _word(kind: type[_Word], value: str, *, what: str) -> _Word:
+    """A word of a closed set, also where it was given as text, as whoever writes it by hand does."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise ConfigError(f"{what} is {value!r}; use one of {', '.join(kind)}") from error
 
 
 class Part(StrEnum):
@@ -53,6 +64,7 @@ class Values:
     run_bytes: int = 2**30
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "part", _word(Part, self.part, what="part"))
         if not 1 <= self.elements <= MOST_SAMPLE:
             raise ConfigError(f"a sample of {self.elements} elements cannot be kept; ask for 1 to {MOST_SAMPLE:,}")
         if (self.part is Part.SLICE) != bool(self.slices):
@@ -97,6 +109,7 @@ class Trigger:
     ignore: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "action", _word(Action, self.action, what="action"))
         if not self.node or not self.predicate:
             raise ConfigError("a breakpoint has a node and a predicate, such as node='head', 'tensor.nan_count > 0'")
         if self.level not in LEVELS or self.steps < 1 or self.ignore < 0:

@@ -1,6 +1,7 @@
 """A capture configuration is one object that can be written down and read again, and says what is wrong with it."""
 
 import json
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -79,3 +80,12 @@ def test_what_is_wrong_is_named(members: dict[str, object], said: str) -> None:
 def test_what_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="JSON object"):
         CaptureConfiguration.from_json(text)
+
+
+def test_words_of_a_configuration_may_be_given_as_text() -> None:
+    trigger = Trigger(node="head", predicate="tensor.l2 > 1", action=cast("Any", "capture"))
+
+    assert trigger.action is Action.CAPTURE
+    assert Values(part=cast("Any", "sample")).part is Part.SAMPLE
+    with pytest.raises(ConfigError, match="action is 'keep'; use one of nothing, capture, level, raise"):
+        Trigger(node="head", predicate="tensor.l2 > 1", action=cast("Any", "keep"))
