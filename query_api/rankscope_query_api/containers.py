@@ -5,19 +5,15 @@ header and the bytes. numpy has no bfloat16 and no 8-bit floats: in npz their bi
 member's name ends in the type.
 """
 
-import io
 import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rankscope_query_api.errors import InvalidRequestError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 class FileFormat(StrEnum):
@@ -163,20 +159,22 @@ class Safetensors(Raw):
         return self._header
 
 
-class _Sink(io.RawIOBase):
+class _Sink:
     """Takes what is written, and cannot go back."""
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
 
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def write(self, piece: "Buffer", /) -> int:
+    def write(self, piece: bytes, /) -> int:
         """Take bytes."""
         self._waiting.append(bytes(piece))
-        return len(self._waiting[-1])
+        return len(piece)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def take(self) -> bytes:
         """What was written since the last call."""

@@ -59,9 +59,6 @@ EVENTS_A_SPAN = 100
 TENSOR_KEY = (int, int, int, int, int, int, int, str)
 """Shape of the key of `tensors`."""
 
-CAPTURE_KEY = (int, int, int, int, int, str)
-"""Shape of the key of `captures`."""
-
 
 class RunReader(Protocol):
     """Runs, their processes and launches, their metrics and gaps."""
@@ -261,7 +258,7 @@ class CaptureReader(Protocol):
         """Those of these contents that have every chunk."""
         ...
 
-    async def named(self, key: RunKey, digest: Digest, where: CaptureFilter) -> Sequence[Record]:
+    async def named(self, key: RunKey, digest: Digest, *, where: CaptureFilter) -> Sequence[Record]:
         """For each type and shape in which a content was kept the first such row; of up to two."""
         ...
 
@@ -269,7 +266,7 @@ class CaptureReader(Protocol):
         """Where the chunks of a content are, in order; only those that there are."""
         ...
 
-    async def chunks(self, key: RunKey, digest: Digest, places: Sequence[ChunkPlace]) -> Sequence[bytes]:
+    async def chunks(self, key: RunKey, digest: Digest, *, places: Sequence[ChunkPlace]) -> Sequence[bytes]:
         """The bytes of these chunks, in order; at most 16 at a time."""
         ...
 

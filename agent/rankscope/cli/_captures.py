@@ -58,7 +58,7 @@ def captures(  # noqa: PLR0913 - one for each option
     with Source(home, url, project).client() as client:
         if digest is not None:
             file = out or Path(f"{digest}.{form}")
-            size = _save(client, f"{address}/{quoted(digest)}", file, which={**which, "format": form})
+            size = _save(client, f"{address}/{quoted(digest)}", file=file, which={**which, "format": form})
             _say_file(file, size, as_json=as_json)
             return
         listed = client.get(address, **which, limit=limit, after=after)
@@ -77,7 +77,7 @@ def _say_file(file: Path, size: int, *, as_json: bool) -> None:
         say(str(file))
 
 
-def _save(client: Client, path: str, file: Path, *, which: dict[str, Parameter]) -> int:
+def _save(client: Client, path: str, *, file: Path, which: dict[str, Parameter]) -> int:
     """Write an answer into a file, which is there only once it is whole; how many bytes it has."""
     part = file.with_name(f"{file.name}.part")
     try:

@@ -166,7 +166,7 @@ class Keeper:
             by_values.setdefault(ask.values, []).append(ask)
         for values, asks in by_values.items():
             causes = [ask.cause for ask in asks]
-            kept = self._keep(subject, tensor, values, phase=phase, microstep=microstep, causes=causes)
+            kept = self._keep(subject, tensor, values=values, phase=phase, microstep=microstep, causes=causes)
             for ask in asks:
                 if isinstance(kept, Kept):
                     ask.pending.add(kept)
@@ -185,7 +185,7 @@ class Keeper:
     ) -> Kept | None:
         """Keep a tensor at once, whether or not it was asked for; None: it could not be, and a gap says why."""
         of_which = values or self.values
-        kept = self._keep(subject, tensor, of_which, phase=phase, microstep=microstep, causes=[cause])
+        kept = self._keep(subject, tensor, values=of_which, phase=phase, microstep=microstep, causes=[cause])
         return kept if isinstance(kept, Kept) else None
 
     def end(self) -> None:
@@ -213,8 +213,8 @@ class Keeper:
         self,
         subject: Subject,
         tensor: Tensor,
-        values: Values,
         *,
+        values: Values,
         phase: int,
         microstep: int,
         causes: Sequence[str],

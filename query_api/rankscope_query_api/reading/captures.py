@@ -126,7 +126,7 @@ class ClickHouseCaptures:
         table = await self._clickhouse.select(WHOLE, {**_run(key), **values})
         return frozenset((row["digest_hi"], row["digest_lo"]) for row in table.records())
 
-    async def named(self, key: RunKey, digest: Digest, where: CaptureFilter) -> Sequence[Record]:
+    async def named(self, key: RunKey, digest: Digest, *, where: CaptureFilter) -> Sequence[Record]:
         """See `CaptureReader`."""
         statement, values = _filtered(NAMED, where)
         return (await self._clickhouse.select(statement, {**_content(key, digest), **values})).records()
@@ -136,7 +136,7 @@ class ClickHouseCaptures:
         rows = (await self._clickhouse.select(PLACES, _content(key, digest))).records()
         return [ChunkPlace(row["chunk"], row["amount"], row["incarnation_hex"]) for row in rows]
 
-    async def chunks(self, key: RunKey, digest: Digest, places: Sequence[ChunkPlace]) -> Sequence[bytes]:
+    async def chunks(self, key: RunKey, digest: Digest, *, places: Sequence[ChunkPlace]) -> Sequence[bytes]:
         """See `CaptureReader`."""
         values: dict[str, Value] = {
             "numbers": [place.chunk for place in places],

@@ -27,7 +27,7 @@ from rankscope_query_api.routes.asking import (
 )
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import capture_json, gap_json
-from rankscope_query_api.store import CAPTURE_KEY, TraceStore
+from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import CaptureFilter, ChunkPlace, Digest, Record, RunKey
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 router = APIRouter(prefix=PREFIX, tags=["tensors"])
 
 ROLES = [role.value for role in Role]
+
+CAPTURE_KEY = (int, int, int, int, int, str)
+"""Shape of the key of `CaptureReader.captures`."""
 
 CHUNKS_AT_ONCE = 4
 """Chunks that are read by one statement: of at most a MiB each, and a third more on their way."""
@@ -147,7 +150,7 @@ class Content:
             NotFoundError: There is none.
             InvalidRequestError: There are several, and they differ in type or shape.
         """
-        found = await self.store.captures.named(self.key, self.halves, where)
+        found = await self.store.captures.named(self.key, self.halves, where=where)
         if not found:
             raise NotFoundError(
                 f"no capture {self.digest} in this run that is as asked for",
@@ -189,7 +192,8 @@ class Content:
         hashed = hashlib.blake2b(digest_size=16)
         held: bytes | None = None
         for at in range(0, len(places), CHUNKS_AT_ONCE):
-            for piece in await self.store.captures.chunks(self.key, self.halves, places[at : at + CHUNKS_AT_ONCE]):
+            some = places[at : at + CHUNKS_AT_ONCE]
+            for piece in await self.store.captures.chunks(self.key, self.halves, places=some):
                 if held is not None:
                     yield held
                 held = piece
