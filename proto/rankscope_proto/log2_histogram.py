@@ -10,7 +10,7 @@ LOWEST = -30
 """Bucket i counts finite elements with floor(log2(magnitude)) = i + LOWEST, its ends open; zeros are none of them."""
 
 
-def quantile(buckets: Sequence[int], zeros: int, share: float) -> float | None:
+def quantile(buckets: Sequence[int], zeros: int, *, share: float) -> float | None:
     """The magnitude that a share of the finite elements do not exceed, right to its power of two.
 
     Inside a bucket magnitudes are taken to be spread evenly over their logarithm.

@@ -20,20 +20,20 @@ def test_a_quantile_is_right_to_its_power_of_two(share: float) -> None:
     chance = random.Random(3)
     values = sorted(abs(chance.gauss(0, 1)) for _ in range(1_000))
 
-    found = quantile(histogram(values), 0, share)
+    found = quantile(histogram(values), 0, share=share)
 
     assert found is not None
     assert 0.5 <= found / values[math.ceil(share * 1_000) - 1] <= 2
 
 
 def test_zeros_are_the_least_magnitudes() -> None:
-    assert quantile(histogram([1.0] * 10), 90, 0.9) == 0.0
-    assert quantile(histogram([1.0] * 10), 90, 0.95) == pytest.approx(math.sqrt(2))
+    assert quantile(histogram([1.0] * 10), 90, share=0.9) == 0.0
+    assert quantile(histogram([1.0] * 10), 90, share=0.95) == pytest.approx(math.sqrt(2))
 
 
 def test_no_element_has_no_quantile() -> None:
-    assert quantile([0] * BUCKETS, 0, 0.5) is None
+    assert quantile([0] * BUCKETS, 0, share=0.5) is None
 
 
 def test_what_is_beyond_the_last_bucket_is_counted_in_it() -> None:
-    assert quantile(histogram([1e9]), 0, 1.0) == 2.0 ** (BUCKETS + LOWEST)
+    assert quantile(histogram([1e9]), 0, share=1.0) == 2.0 ** (BUCKETS + LOWEST)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from rankscope.probe.rows import Numbers, Row
 from rankscope.probe.statistics import norms, tables
+from rankscope.probe.statistics.on_device import Launched, launch
+from rankscope.probe.statistics.on_device import arrived as table_of
 from rankscope.probe.torch_inner import foreach_norm, number, numbers
 
 MAX_PENDING = 8
@@ -157,6 +159,7 @@ class _Travelling:
     host: Tensor
     rows: list[Row]
     with_norms: list[bool]
+    tables: list[tuple[Row, Launched]]
 
 
 class DeviceMeter:
@@ -172,6 +175,7 @@ class DeviceMeter:
         self._with_norms: list[bool] = []
         self._counts: list[Tensor] = []
         self._norms: list[Tensor] = []
+        self._tables: list[tuple[Row, Launched]] = []
         self._travelling: deque[_Travelling] = deque()
         self._free: list[Tensor] = []
 
@@ -192,8 +196,13 @@ class DeviceMeter:
             self._norms += [norm.float() for pair in pairs for norm in pair]
 
     def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
-        """The norms: what else the table has is not measured on a device yet."""
-        self.norms(values, rows)
+        """Launch the table of each floating-point tensor; the norms of what has none there."""
+        for tensor, row in zip(values, rows, strict=True):
+            launched = launch(tensor, row.tensor.numel - tensor.numel())
+            if launched is None:
+                self.norms([tensor], [row])
+            else:
+                self._tables.append((row, launched))
 
     def _launch_count(self, values: Tensor, row: Row, *, with_norms: bool) -> None:
         self._rows.append(row)
@@ -202,14 +211,19 @@ class DeviceMeter:
 
     def close_step(self) -> None:
         """Pack everything into one copy and start it; the counts travel as the bits of float32."""
-        if not self._rows:
+        if not self._rows and not self._tables:
             return
-        counts = torch.stack(self._counts).to(torch.int32).view(torch.float32)
-        packed = torch.cat([counts, torch.stack(self._norms)]) if self._norms else counts
+        # Words of tables first: a view of 64 bits has to begin at an even place.
+        parts = [chunk.words.view(torch.float32) for _, launched in self._tables for chunk in launched.chunks]
+        if self._counts:
+            parts.append(torch.stack(self._counts).to(torch.int32).view(torch.float32))
+        if self._norms:
+            parts.append(torch.stack(self._norms))
+        packed = torch.cat(parts)
         host = self._buffer(packed.numel())
         event = self._device.send(packed, host[: packed.numel()])
-        self._travelling.append(_Travelling(event, packed, host, self._rows, self._with_norms))
-        self._rows, self._with_norms, self._counts, self._norms = [], [], [], []
+        self._travelling.append(_Travelling(event, packed, host, self._rows, self._with_norms, self._tables))
+        self._rows, self._with_norms, self._counts, self._norms, self._tables = [], [], [], [], []
 
     def _buffer(self, size: int) -> Tensor:
         """A free buffer that is large enough; pinning per copy would cost more than the copy."""
@@ -224,7 +238,7 @@ class DeviceMeter:
         while self._travelling and self._has_arrived(self._travelling[0], wait=wait):
             arrived = self._travelling.popleft()
             _unpack(arrived)
-            rows += arrived.rows
+            rows += [*arrived.rows, *(row for row, _ in arrived.tables)]
             self._free.append(arrived.host)
         return rows
 
@@ -232,7 +246,8 @@ class DeviceMeter:
         """Give up the oldest copies beyond `MAX_PENDING`; returns the rows given up."""
         lost = 0
         while len(self._travelling) > MAX_PENDING:
-            lost += len(self._travelling.popleft().rows)
+            given_up = self._travelling.popleft()
+            lost += len(given_up.rows) + len(given_up.tables)
         return lost
 
     @staticmethod
@@ -243,10 +258,15 @@ class DeviceMeter:
 
 
 def _unpack(arrived: _Travelling) -> None:
-    amount = len(arrived.rows)
-    counts = numbers(arrived.host[:amount].view(torch.int32))
-    norms = numbers(arrived.host[amount : arrived.packed.numel()])
-    pairs = iter(zip(norms[::2], norms[1::2], strict=True))
+    start = 0
+    for row, launched in arrived.tables:
+        end = start + sum(2 * chunk.words.numel() for chunk in launched.chunks)
+        row.numbers = table_of(launched, arrived.host[start:end].view(torch.int64))
+        start = end
+    amount = start + len(arrived.rows)
+    counts = numbers(arrived.host[start:amount].view(torch.int32))
+    found = numbers(arrived.host[amount : arrived.packed.numel()])
+    pairs = iter(zip(found[::2], found[1::2], strict=True))
     for row, count, with_norms in zip(arrived.rows, counts, arrived.with_norms, strict=True):
         absmax, l2 = next(pairs) if with_norms else (math.nan, math.nan)
         row.numbers = _device_numbers(int(count), absmax, l2=l2)

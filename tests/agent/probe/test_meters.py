@@ -10,8 +10,13 @@ from torch import Tensor
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.meters import MAX_PENDING, DeviceMeter, HostMeter, Meter
 from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject
+from rankscope.probe.statistics import table
+from rankscope.probe.statistics.layout import is_plain
+from rankscope.probe.statistics.on_device import CHUNK
 from rankscope.probe.tensors import Traits
 from tests.agent.probe.devices import HostAsDevice
+from tests.agent.probe.statistics.plain import differences
+from tests.agent.probe.statistics.tensors import FLOATS, arranged, odd, typed
 from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches, norm_of, watching
 
 INF, NAN = math.inf, math.nan
@@ -19,6 +24,13 @@ INF, NAN = math.inf, math.nan
 
 def row() -> Row:
     return Row(Subject("x", "", None, "", 1), Traits("float32", (1,), "", 1, 1), 1, 0, 0, 0, 0)
+
+
+def row_of(values: Tensor) -> Row:
+    """A row about a tensor."""
+    made = row()
+    made.tensor = made.tensor._replace(numel=values.numel())
+    return made
 
 
 def measured(meter: Meter, values: Sequence[Tensor]) -> list[Numbers]:
@@ -121,6 +133,29 @@ def test_a_device_that_stays_behind_costs_rows_not_time() -> None:
 
     assert meter.overdue() == 3
     assert meter.overdue() == 0
+
+
+@pytest.mark.parametrize("length", [1_000, CHUNK])
+def test_a_device_has_the_tables_that_the_host_has(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope.probe.statistics.on_device.CHUNK", 2_048 if length == 1_000 else length)
+    given = [typed(values, dtype) for _, values in odd() for dtype in FLOATS]
+    given += [values for _, values in arranged() if values.is_floating_point()]
+    meter, rows = DeviceMeter(HostAsDevice()), [row_of(values) for values in given]
+
+    meter.tables(given, rows)
+    meter.finiteness(given[0], row())
+    meter.close_step()
+    meter.settled(wait=True)
+
+    for values, each in zip(given, rows, strict=True):
+        wanted, found = table(values), each.numbers
+        if found.fingerprint is None:  # of elements that do not lie one after the other
+            assert not is_plain(values)
+            found = found._replace(fingerprint=wanted.fingerprint)
+        absent = [name for name in ("std", "l2", "rms") if getattr(found, name) is None is not getattr(wanted, name)]
+        wanted = wanted._replace(**dict.fromkeys(absent, None))
+        assert not absent or values.dtype is torch.float64
+        assert not differences(found, wanted, tolerance=1e-6)
 
 
 def test_host_buffers_are_made_once_and_reused() -> None:

@@ -57,14 +57,14 @@ def _summed(values: Sequence[Tensor], zeros: Sequence[int] | None) -> list[Sums]
     if native is None:
         with in_torch():
             return [blocked(each, none) for each, none in zip(values, missing, strict=True)]
-    made = _by_kernel(native, values, missing)
+    made = _by_kernel(native, values, zeros=missing)
     return [
-        in_range(sums, each, none) if each.dtype is torch.float64 else sums
+        in_range(sums, each, zeros=none) if each.dtype is torch.float64 else sums
         for sums, each, none in zip(made, values, missing, strict=True)
     ]
 
 
-def _by_kernel(native: Kernel, values: Sequence[Tensor], zeros: Sequence[int]) -> list[Sums]:
+def _by_kernel(native: Kernel, values: Sequence[Tensor], *, zeros: Sequence[int]) -> list[Sums]:
     """One call for the tensors that can be read where they lie; the others one by one, in stretches."""
     known, many = native.kinds, threads()
     is_simple = [not none and each.dtype in known and is_plain(each) for each, none in zip(values, zeros, strict=True)]

@@ -18,8 +18,18 @@ from rankscope.probe.statistics.layout import stretches
 from rankscope.probe.statistics.numbers import Sums, leaves_range
 from rankscope_proto.log2_histogram import BUCKETS, LOWEST
 
-BLOCK = 32_768
-"""Elements looked at together: as fp64 they fill a second-level cache. Whole runs of the fingerprint."""
+BLOCK = 65_536
+"""Elements looked at together: they stay in a second-level cache. Whole runs of the fingerprint."""
+
+_NARROW = {
+    torch.float32: (0x00800000, 0x7F7FFFFF),
+    torch.bfloat16: (0x00800000, 0x7F7F0000),
+    torch.float16: (0x38800000, 0x477FE000),
+}
+"""Types looked at as float32: bits of the least normal and of the greatest magnitude."""
+
+_SAFE_LOW, _SAFE_HIGH = 1e-15, 1e15
+"""Greatest magnitudes between which no sum of `BLOCK` squares leaves the range of fp32."""
 
 
 @dataclass(slots=True)
@@ -50,10 +60,10 @@ def blocked(values: Tensor, zeros: int = 0) -> Sums:
         values: Any shape, strides and type; of complex numbers it is their moduli.
         zeros: Elements that are 0 and not in memory.
     """
-    return in_range(_blocked(values, zeros, scale=1.0), values, zeros)
+    return in_range(_blocked(values, zeros, scale=1.0), values, zeros=zeros)
 
 
-def in_range(sums: Sums, values: Tensor, zeros: int) -> Sums:
+def in_range(sums: Sums, values: Tensor, *, zeros: int) -> Sums:
     """Summed up again, scaled, where squares left the range of fp64: elements above 1e140, or all below 1e-140."""
     if not leaves_range(sums):
         return sums
@@ -66,7 +76,8 @@ def _blocked(values: Tensor, zeros: int, *, scale: float) -> Sums:
     """`scale`: a power of two that elements are multiplied by before they are summed up, and sums divided by."""
     found, fingerprint = _Found(scale), Fingerprint()
     for block in _blocks(values):
-        _add(found, _wide(block), block.dtype)
+        if block.dtype not in _NARROW or not _add_narrow(found, block):
+            _add(found, _wide(block), dtype=block.dtype)
         fingerprint.add(block.view(torch.uint8))
     if zeros:
         found.zero += zeros
@@ -81,6 +92,45 @@ def _blocks(values: Tensor) -> Iterator[Tensor]:
             yield from cast("tuple[Tensor, ...]", stretch.split(BLOCK))
 
 
+def _add_narrow(found: _Found, block: Tensor) -> bool:
+    """Add a block by its bits as float32, ten times as fast; False: it has to be looked at as float64."""
+    values = block.float()
+    bits = values.view(torch.int32) & 0x7FFFFFFF
+    exponents = cast("list[int]", torch.bincount((bits >> 23).to(torch.uint8), minlength=256).tolist())
+    low, high = (float(end) for end in torch.aminmax(values))
+    absmax = max(-low, high)
+    if exponents[255] or (absmax and not _SAFE_LOW < absmax < _SAFE_HIGH):
+        return False
+    amount = block.numel()
+    zeros = amount - int(bits.count_nonzero()) if exponents[0] else 0
+    found.zero += zeros
+    found.low, found.high = min(found.low, low), max(found.high, high)
+    if zeros < amount:
+        least = (bits[bits > 0] if zeros else bits).min()
+        found.least = min(found.least, float(least.view(torch.float32)))
+    normal, most = _NARROW[block.dtype]
+    if exponents[0] or block.dtype is torch.float16:
+        found.subnormal += int((bits < normal).sum()) - zeros
+    if absmax >= torch.finfo(block.dtype).max:
+        found.saturated += int((bits == most).sum())
+    exponents[0] -= zeros
+    for exponent, count in enumerate(exponents):
+        if count:
+            found.histogram[max(0, min(BUCKETS - 1, exponent - 127 - LOWEST))] += count
+    found.l1 += float(bits.view(torch.float32).sum())
+    _join_narrow(found, values, amount=amount)
+    return True
+
+
+def _join_narrow(found: _Found, values: Tensor, *, amount: int) -> None:
+    # torch adds in pairs: right to 1e-7 in fp32, too, once the mean is taken out.
+    mean = float(values.sum()) / amount
+    apart = values - mean
+    rest = float(apart.sum())
+    squares = float((apart * apart).sum()) - rest * rest / amount
+    _join(found, mean + rest / amount, squares=max(0.0, squares), amount=amount)
+
+
 def _wide(block: Tensor) -> Tensor:
     """As float64; a modulus of finite parts is finite there, which it need not be in the type of the parts."""
     if not block.is_complex():
@@ -89,7 +139,7 @@ def _wide(block: Tensor) -> Tensor:
     return torch.hypot(parts[:, 0], parts[:, 1])
 
 
-def _add(found: _Found, wide: Tensor, dtype: torch.dtype) -> None:
+def _add(found: _Found, wide: Tensor, *, dtype: torch.dtype) -> None:
     is_float = dtype.is_floating_point or dtype.is_complex
     if is_float and not math.isfinite(float(wide.sum())):
         wide = _without_nonfinite(found, wide)

@@ -71,7 +71,7 @@ class Fingerprint:
     def _add_runs(self, runs: Tensor) -> None:
         for start in range(0, runs.shape[0], _RUNS):
             part = runs[start : start + _RUNS]
-            hashes = _pair_hashes(part, _KEYS).sum(1)
+            hashes = pair_hashes(part, _KEYS).sum(1)
             amount = part.shape[0]
             joined = int(number((hashes * _WEIGHTS[_RUNS - amount :]).sum()))
             self._hash = (self._hash * _POWERS[amount] + joined) & _MASK
@@ -80,8 +80,16 @@ class Fingerprint:
         padded = torch.zeros((data.numel() + 7) // 8 * 8, dtype=torch.uint8)
         padded[: data.numel()] = data
         words = padded.view(torch.int32)
-        last = int(number(_pair_hashes(words, _KEYS[: words.numel()]).sum()))
+        last = int(number(pair_hashes(words, _KEYS[: words.numel()]).sum()))
         self._hash = (self._hash * _GOLDEN + last) & _MASK
+
+    def join(self, runs: int, last: int, *, size: int) -> None:
+        """Take bytes that were hashed elsewhere: the joined hash of their whole runs, and that of the rest."""
+        whole, rest = divmod(size, RUN_BYTES)
+        self._hash = (self._hash * pow(_GOLDEN, whole, 1 << 64) + runs) & _MASK
+        if rest:
+            self._hash = (self._hash * _GOLDEN + last) & _MASK
+        self._size += size
 
     @property
     def value(self) -> int:
@@ -89,7 +97,16 @@ class Fingerprint:
         return mixed(self._hash ^ mixed((self._size + 1) & _MASK))
 
 
-def _pair_hashes(words: Tensor, keys: Tensor) -> Tensor:
+def weights(runs: int) -> tuple[Tensor, Tensor]:
+    """The keys, and what the hashes of so many runs are multiplied by to join them: int32[512] and int64[runs]."""
+    powers = [1]
+    for _ in range(runs - 1):
+        powers.append(powers[-1] * _GOLDEN & _MASK)
+    return _KEYS, torch.tensor([_signed(power, 64) for power in reversed(powers)])
+
+
+def pair_hashes(words: Tensor, keys: Tensor) -> Tensor:
+    """The hash of each pair of words: int32[..., 2n] words, int32[2n] keys: int64[..., n]."""
     mixed_words = (words ^ keys).view(torch.int64)
     low = mixed_words & 0xFFFFFFFF
     return low.mul_((mixed_words >> 32).bitwise_and_(0xFFFFFFFF)).add_(words.view(torch.int64))

@@ -35,7 +35,7 @@ def stretches(values: Tensor) -> Iterator[Tensor]:
         return
     buffer = torch.empty(min(values.numel(), 2 * LENGTH), dtype=values.dtype)
     filled = 0
-    for piece in _pieces(values):
+    for piece in pieces(values):
         buffer[filled : filled + piece.numel()].view(piece.shape).copy_(piece)
         filled += piece.numel()
         ready = filled // ALIGNED * ALIGNED
@@ -47,7 +47,7 @@ def stretches(values: Tensor) -> Iterator[Tensor]:
         yield buffer[:filled]
 
 
-def _pieces(values: Tensor) -> Iterator[Tensor]:
+def pieces(values: Tensor) -> Iterator[Tensor]:
     """Parts of the tensor in logical order, each of at most `LENGTH` elements."""
     if values.numel() <= LENGTH:
         yield values
@@ -55,7 +55,7 @@ def _pieces(values: Tensor) -> Iterator[Tensor]:
     row = values.numel() // values.shape[0]
     if row > LENGTH:
         for index in range(values.shape[0]):
-            yield from _pieces(values[index])
+            yield from pieces(values[index])
         return
     rows = LENGTH // row
     for start in range(0, values.shape[0], rows):

@@ -39,7 +39,7 @@ def fingerprint(data: bytes) -> int:
     return mixed(joined ^ mixed(len(data) + 1))
 
 
-def expected(values: Sequence[float], normal: float, top: float) -> tuple[list[float], list[int]]:
+def expected(values: Sequence[float], *, normal: float, top: float) -> tuple[list[float], list[int]]:
     """The numbers of a tensor, as the kernel lists them, without the fingerprint."""
     finite = [value for value in values if math.isfinite(value)]
     magnitudes = [abs(value) for value in finite if value]
@@ -89,7 +89,7 @@ def from_bfloat16(data: bytes) -> list[float]:
 Case = tuple[int, Callable[[Sequence[float]], bytes], Callable[[bytes], Sequence[float]], float, float]
 
 
-def plain(kind: int, letter: str, normal: float, top: float) -> Case:
+def plain(kind: int, letter: str, *, normal: float, top: float) -> Case:
     """A type that `struct` knows; what it cannot hold is clamped."""
     size = struct.calcsize(letter)
 
@@ -104,13 +104,13 @@ def plain(kind: int, letter: str, normal: float, top: float) -> Case:
 
 
 CASES: tuple[Case, ...] = (
-    plain(0, "f", 2.0**-126, (2 - 2.0**-23) * 2.0**127),
+    plain(0, "f", normal=2.0**-126, top=(2 - 2.0**-23) * 2.0**127),
     (1, bfloat16, from_bfloat16, 2.0**-126, (2 - 2.0**-7) * 2.0**127),
-    plain(2, "e", 2.0**-14, 65504.0),
-    plain(3, "d", sys.float_info.min, sys.float_info.max),
-    plain(4, "q", 0.0, math.inf),
-    plain(5, "i", 0.0, math.inf),
-    plain(6, "h", 0.0, math.inf),
+    plain(2, "e", normal=2.0**-14, top=65504.0),
+    plain(3, "d", normal=sys.float_info.min, top=sys.float_info.max),
+    plain(4, "q", normal=0.0, top=math.inf),
+    plain(5, "i", normal=0.0, top=math.inf),
+    plain(6, "h", normal=0.0, top=math.inf),
 )
 
 
@@ -124,7 +124,7 @@ def from_bytes(data: bytes) -> list[float]:
     return [float(byte - 256 if byte > 127 else byte) for byte in data]
 
 
-def wrong(library: ctypes.CDLL, case: Case, values: Sequence[float]) -> str:
+def wrong(library: ctypes.CDLL, case: Case, *, values: Sequence[float]) -> str:
     """What the kernel gets wrong; empty: nothing."""
     kind, pack, unpack, normal, top = case
     data = pack(values)
@@ -134,7 +134,7 @@ def wrong(library: ctypes.CDLL, case: Case, values: Sequence[float]) -> str:
     kinds, amounts = (ctypes.c_int32 * 1)(kind), (ctypes.c_int64 * 1)(len(seen))
     library.rankscope_tables(1, ctypes.byref(address), amounts, kinds, 1, result)
     found = struct.unpack("=9d47Q", result.raw)
-    numbers, counts = expected(seen, normal, top)
+    numbers, counts = expected(seen, normal=normal, top=top)
     scale = numbers[3] / max(1.0, numbers[0])
     for name, want, got in zip(NAMES, numbers, found, strict=False):
         unit = max(abs(want), scale) if name in {"mean", "std"} else abs(want)
@@ -152,7 +152,7 @@ def trial(path: str) -> str:
     library.rankscope_define(BYTE, values, ctypes.c_double(0.0), ctypes.c_double(math.inf))
     for case in (*CASES, (BYTE, bytes_of, from_bytes, 0.0, math.inf)):
         for each in tensors():
-            said = wrong(library, case, each)
+            said = wrong(library, case, values=each)
             if said:
                 return said
     return ""

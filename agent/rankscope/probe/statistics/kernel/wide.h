@@ -28,6 +28,8 @@ static void fill(double *to, const void *x, int64_t from, int n, const Kind *k)
     for (int i = n; i % WIDE_STEP; i++) to[i] = NAN;
 }
 
+typedef uint8_t lane_bytes __attribute__((vector_size(WIDTH / 8), aligned(1), may_alias));
+
 INLINE longs chosen(longs mask, longs yes, longs no) { return (yes & mask) | (no & ~mask); }
 
 INLINE void store_exponents(uint8_t *to, longs magnitude, longs counted)
@@ -35,7 +37,7 @@ INLINE void store_exponents(uint8_t *to, longs magnitude, longs counted)
     longs exponent = (magnitude >> 52) - (1023 - 127); /* as of float32, its ends open */
     exponent = chosen(exponent < 1, (longs){0} + 1, exponent);
     exponent = chosen(exponent > 254, (longs){0} + 254, exponent) & counted;
-    for (int i = 0; i < DOUBLES; i++) to[i] = (uint8_t)exponent[i];
+    *(lane_bytes *)to = __builtin_convertvector(exponent, lane_bytes);
 }
 
 typedef struct {
@@ -47,29 +49,31 @@ INLINE WideSums look_wide(const double *x, int n, const Kind *k, double near, ui
 {
     const longs infinite = (longs){0} + INT64_C(0x7ff0000000000000);
     const doubles shift = (doubles){0} + near, most = (doubles){0} + INFINITY;
-    WideSums s = {{0}, {0}, {0}, {0}, {0}, {0}, most, -most, most, {0}, {0}, {0}};
+    longs nan = {0}, positive = {0}, negative = {0}, zeros = {0}, lows = {0}, saturated = {0};
+    doubles least = most, greatest = -most, absmin = most, s1 = {0}, s2 = {0}, l1 = {0};
+    const doubles normal = (doubles){0} + k->least_normal, top = (doubles){0} + k->greatest;
     for (int i = 0; i < n; i += DOUBLES) {
         const doubles v = *(const doubles *)(x + i);
         const longs magnitude = (longs)v & INT64_MAX, finite = magnitude < infinite, zero = magnitude == 0;
-        s.nan -= magnitude > infinite;
-        s.positive -= v == most;
-        s.negative -= v == -most;
-        s.zero -= zero;
-        s.low -= (doubles)magnitude < k->least_normal;
-        s.saturated -= ((doubles)magnitude == k->greatest) & finite;
+        nan -= magnitude > infinite;
+        positive -= v == most;
+        negative -= v == -most;
+        zeros -= zero;
+        lows -= (doubles)magnitude < normal;
+        saturated -= ((doubles)magnitude == top) & finite;
         const doubles low = (doubles)chosen(finite, (longs)v, (longs)most);
         const doubles high = (doubles)chosen(finite, (longs)v, (longs)-most);
         const doubles counted = (doubles)chosen(finite & ~zero, magnitude, (longs)most);
-        s.least = (doubles)chosen(low < s.least, (longs)low, (longs)s.least);
-        s.greatest = (doubles)chosen(high > s.greatest, (longs)high, (longs)s.greatest);
-        s.absmin = (doubles)chosen(counted < s.absmin, (longs)counted, (longs)s.absmin);
+        least = (doubles)chosen(low < least, (longs)low, (longs)least);
+        greatest = (doubles)chosen(high > greatest, (longs)high, (longs)greatest);
+        absmin = (doubles)chosen(counted < absmin, (longs)counted, (longs)absmin);
         const doubles d = (doubles)chosen(finite, (longs)v, (longs)shift) - shift;
-        s.s1 += d;
-        s.s2 += d * d;
-        s.l1 += (doubles)(magnitude & finite);
+        s1 += d;
+        s2 += d * d;
+        l1 += (doubles)(magnitude & finite);
         store_exponents(exponents + i, magnitude, finite & ~zero);
     }
-    return s;
+    return (WideSums){nan, positive, negative, zeros, lows, saturated, least, greatest, absmin, s1, s2, l1};
 }
 
 static void wide_block(Part *a, const double *x, int n, const Kind *k)
