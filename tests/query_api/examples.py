@@ -46,7 +46,11 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "query": {"path": "layers.2.mlp", "step": 14, "rank": 1, "role": "grad"},
     },
     "list_captures": {"path": {"run": story.OTHER_RUN}, "query": {"name": "head.*", "step": 0}},
+    "list_hits": {"path": {"run": story.OTHER_RUN}, "query": {"limit": 1}},
+    "show_model": {"path": {"run": story.OTHER_RUN}},
+    "show_layer_profile": {"path": _RUN, "query": {"statistic": "l2", "role": "grad", "step": 14}},
     "show_findings": {"path": _RUN},
+    "list_rules": {"path": _RUN, "query": {"rule": "loss_spike", "threshold": "loss_spike.z=8"}},
     "run_sql": {
         "body": {
             "query": "SELECT rank, count() AS spans FROM spans WHERE name = {name:String} GROUP BY rank ORDER BY rank",

@@ -264,11 +264,43 @@ def _kept_values() -> Row:
     }
 
 
+def _modules() -> list[Row]:
+    """A head, and the model it is the whole of."""
+    weight: Row = {
+        "parameters": ["weight"],
+        "parameter_shapes": ["2x2"],
+        "parameter_dtypes": ["float32"],
+        "parameter_trainable": [1],
+    }
+    return [
+        {"path": "", "class": "Tiny", "type": "other", "time": START},
+        {"path": "head", "class": "Linear", "type": "head", "time": START, **weight},
+    ]
+
+
+def _hit() -> Row:
+    return {
+        "breakpoint": "weights blow up",
+        "predicate": "tensor.absmax > 8",
+        "name": "head.weight",
+        "module": "head",
+        "role": Role.WEIGHT.code,
+        "step": 0,
+        "time": START,
+        "mode": "relaxed",
+        "action": "capture",
+        "count": 1,
+        "seen": {"tensor.absmax": 9.5},
+    }
+
+
 def _neighbours() -> Iterator[pb.Batch]:
     yield Writer(OTHER_RUN, 0, world_size=1).seal(
         sealed_ns=START - 10**12,
         scalars=[{"name": "loss", "step": 0, "value": 1.0, "time": START}],
         captures=[_kept_values()],
+        modules=_modules(),
+        hits=[_hit()],
         events=[_end_of_stream(START)],
     )
     secret = Writer(RUN, 0, project="other", world_size=1, launch=b"\x0c" * 16)

@@ -155,7 +155,7 @@ async def test_where_ranks_differ_the_others_are_told_beside_what_most_say(api: 
 
 
 async def test_a_run_that_watched_nothing_has_no_model(client: httpx.AsyncClient) -> None:
-    error = error_in(await client.get("/api/v1/runs/quiet-heron/model"), status=404)
+    error = error_in(await client.get("/api/v1/runs/bright-otter/model"), status=404)
 
     assert error["code"] == "no_model"
 
