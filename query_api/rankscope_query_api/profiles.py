@@ -181,7 +181,7 @@ def combined(parts: Sequence[Part], statistic: str) -> Part:
     sums = _Sums.over(parts)
     value = parts[0].value if len(parts) == 1 else _COMBINED[how](sums, middle([one.value for one in parts]))
     if how is Combining.HISTOGRAM:
-        found = quantile([round(count) for count in counts], round(value), QUANTILES[statistic])
+        found = quantile([round(count) for count in counts], round(value), share=QUANTILES[statistic])
         value = math.nan if found is None else found
     is_whole = all(one.is_whole for one in parts) and (how is not Combining.NONE or len(parts) == 1)
     ranks = max(one.ranks for one in parts)
