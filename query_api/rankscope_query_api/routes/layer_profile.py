@@ -80,7 +80,7 @@ async def show_layer_profile(request: Request, run: Run, *, query: Annotated[Pro
         store.model.profile(key, launch_id, statistic=query.statistic, where=where, limit=MOST_CELLS),
         store.model.modules(key, launch_id, limit=MOST_MODULES),
     )
-    items = await asyncio.to_thread(lambda: list(_items(rows, Layers(modules), query)))
+    items = await asyncio.to_thread(lambda: list(_items(rows, Layers(modules), query=query)))
     step = bounds[0] if bounds[0] == bounds[1] and bounds[0] >= 0 else None
     gaps = await store.runs.gaps(key, sections=("tensor_stats",), step=step)
     return json_answer(
@@ -112,7 +112,7 @@ def _bounds(query: ProfileQuery) -> tuple[int, int] | None:
     return first, last
 
 
-def _items(rows: Sequence[Record], layers: Layers, query: ProfileQuery) -> Iterator[Json]:
+def _items(rows: Sequence[Record], layers: Layers, *, query: ProfileQuery) -> Iterator[Json]:
     how = combining_of(query.statistic)
     cells: Cells = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -128,17 +128,17 @@ def _items(rows: Sequence[Record], layers: Layers, query: ProfileQuery) -> Itera
                 by_layer[layer].append(part)
         for layer in sorted(by_layer, key=layers.place):
             steps = len(by_layer[layer])
-            yield _item(layer, over_steps(by_layer[layer]) if steps > 1 else by_layer[layer][0], how) | {
+            yield _item(layer, over_steps(by_layer[layer]) if steps > 1 else by_layer[layer][0], how=how) | {
                 "tensors": tensors[layer],
                 "steps": steps,
             }
         return
     for step, at in found.items():
         for layer in sorted(at, key=layers.place):
-            yield {"step": step, **_item(layer, at[layer], how), "tensors": tensors[layer]}
+            yield {"step": step, **_item(layer, at[layer], how=how), "tensors": tensors[layer]}
 
 
-def _item(layer: Layer, part: Part, how: Combining) -> dict[str, Json]:
+def _item(layer: Layer, part: Part, *, how: Combining) -> dict[str, Json]:
     shown: dict[str, Json] = {
         "layer": layer.path,
         "layer_index": layer.index,

@@ -50,7 +50,7 @@ async def list_rules(request: Request, run: Run, *, query: Annotated[RulesQuery,
     given = _given(query.threshold)
     await launches_of(store, key)
     asked = _Run(store, key)
-    judged = [await _judged(asked, rule, given.get(rule.name, {}), limit=query.limit) for rule in rules]
+    judged = [await _judged(asked, rule, given=given.get(rule.name, {}), limit=query.limit) for rule in rules]
     gaps = await store.runs.gaps(key, sections=("tensor_stats", "scalars"))
     return json_answer({"run_id": run, "rules": judged, "gaps": [gap_json(gap) for gap in gaps]})
 
@@ -86,7 +86,7 @@ class _Run:
             self._known[text] = bool((await self.ask(text, limit=1)).items)
         return self._known[text]
 
-    async def holds(self, rule: Rule, thresholds: Mapping[str, Threshold], item: Mapping[str, Any]) -> bool:
+    async def holds(self, rule: Rule, thresholds: Mapping[str, Threshold], *, item: Mapping[str, Any]) -> bool:
         """Whether all guards of a rule hold for what it found."""
         first, last = (max(item.get(name) or 0, 0) for name in ("min", "max"))
         for guard in rule.guards:
@@ -95,14 +95,14 @@ class _Run:
         return True
 
 
-async def _judged(run: _Run, rule: Rule, given: Mapping[str, str], *, limit: int) -> Json:
+async def _judged(run: _Run, rule: Rule, *, given: Mapping[str, str], limit: int) -> Json:
     thresholds = rule.with_thresholds(given)
     needs = filled(rule.needs, thresholds) if rule.needs else ""
     is_judged = not needs or await run.finds(needs)
     items: list[Json] = []
     if is_judged:
         found = (await run.ask(rule.text(thresholds), limit=MOST_FOUND)).items
-        items = [item for item in found if await run.holds(rule, thresholds, item)]
+        items = [item for item in found if await run.holds(rule, thresholds, item=item)]
     return {
         "name": rule.name,
         "version": rule.version,
