@@ -19,6 +19,7 @@ from rankscope.probe.rows import Numbers, Row
 from rankscope.probe.statistics import norms, tables
 from rankscope.probe.statistics.on_device import Launched, launch
 from rankscope.probe.statistics.on_device import arrived as table_of
+from rankscope.probe.tensors import summable
 from rankscope.probe.torch_inner import foreach_norm, number, numbers
 
 MAX_PENDING = 8
@@ -62,6 +63,7 @@ class HostMeter:
     def finiteness(self, values: Tensor, row: Row) -> None:
         """A sum is finite only if every element is; where it is not, elements are counted."""
         # A sum in fp16 would overflow with finite elements; one in fp32 may too, and then they are counted.
+        values = summable(values)
         total = values.sum() if values.itemsize >= 4 else values.sum(dtype=torch.float32)
         row.numbers = FINITE if math.isfinite(number(total)) else _count(values)
         self._rows.append(row)
@@ -188,7 +190,8 @@ class DeviceMeter:
         kept = [(tensor, row) for tensor, row in zip(values, rows, strict=True) if tensor.numel()]
         for tensor, row in kept:
             self._launch_count(tensor, row, with_norms=True)
-        tensors = [tensor if tensor.itemsize >= 4 else tensor.float() for tensor, _ in kept]
+        real = [summable(tensor) for tensor, _ in kept]
+        tensors = [tensor if tensor.itemsize >= 4 else tensor.float() for tensor in real]
         if tensors:
             absmax = foreach_norm(tensors, math.inf)
             l2 = foreach_norm(tensors, 2)
@@ -207,7 +210,7 @@ class DeviceMeter:
     def _launch_count(self, values: Tensor, row: Row, *, with_norms: bool) -> None:
         self._rows.append(row)
         self._with_norms.append(with_norms)
-        self._counts.append(values.isfinite().logical_not_().sum())
+        self._counts.append(summable(values).isfinite().logical_not_().sum())
 
     def close_step(self) -> None:
         """Pack everything into one copy and start it; the counts travel as the bits of float32."""

@@ -17,7 +17,7 @@ from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.meters import FINITE, HostMeter
 from rankscope.probe.rows import Row, Subject
 from rankscope.probe.sheet import Sheet
-from rankscope.probe.tensors import Measurable, Traits, measurable, tensors_of
+from rankscope.probe.tensors import Measurable, Traits, measurable, summable, tensors_of
 from rankscope.probe.torch_inner import is_transformed, number
 from rankscope_proto.names import Phase, Role
 
@@ -135,7 +135,8 @@ class Outputs:
         if not isinstance(self._sheet.meter(tensor.device), HostMeter):
             return
         prepared = measurable(tensor)
-        if isinstance(prepared, Measurable) and prepared.values.dtype is tensor.dtype and not prepared.traits.placement:
+        is_summable = isinstance(prepared, Measurable) and summable(prepared.values) is prepared.values
+        if isinstance(prepared, Measurable) and is_summable and not prepared.traits.placement:
             self._usual[id(subject)] = (tensor.dtype, prepared.traits)
 
 

@@ -41,8 +41,8 @@ class Measurable(NamedTuple):
     """A tensor ready to be measured.
 
     Attributes:
-        values: Dense real floating-point values on this rank, detached; explicit values of a sparse
-            tensor, magnitudes of a complex one, float32 copies of 8-bit floats.
+        values: Dense floating-point or complex values on this rank, detached, in the tensor's own type; explicit
+            values of a sparse tensor.
         traits: Of the tensor itself.
     """
 
@@ -96,10 +96,16 @@ def _dense(tensor: Tensor) -> Tensor | Unsupported:
         return _dense(values if values.numel() else values.new_zeros(min(1, tensor.numel())))
     if tensor.layout is not torch.strided:
         return Unsupported(f"layout {tensor.layout}")
-    if tensor.is_complex():
-        return tensor.abs()
-    # 8-bit floats: norms and aminmax raise on them, so they are measured as the float32 they stand for.
-    return tensor if tensor.dtype in _DENSE_FLOATS else tensor.to(torch.float32)
+    if tensor.dtype.itemsize == 1 and "float4" in str(tensor.dtype):
+        return Unsupported(f"two numbers in a byte ({tensor.dtype})")
+    return tensor
+
+
+def summable(values: Tensor) -> Tensor:
+    """In a type that sums and norms take: complex numbers as moduli, 8-bit floats as the float32 they stand for."""
+    if values.is_complex():
+        return values.abs()
+    return values if values.dtype in _DENSE_FLOATS else values.to(torch.float32)
 
 
 def tensors_of(output: object) -> Iterator[tuple[str, Tensor]]:

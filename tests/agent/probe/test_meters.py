@@ -13,7 +13,7 @@ from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject
 from rankscope.probe.statistics import table
 from rankscope.probe.statistics.layout import is_plain
 from rankscope.probe.statistics.on_device import CHUNK
-from rankscope.probe.tensors import Traits
+from rankscope.probe.tensors import Measurable, Traits, measurable
 from tests.agent.probe.devices import HostAsDevice
 from tests.agent.probe.statistics.plain import differences
 from tests.agent.probe.statistics.tensors import FLOATS, arranged, odd, typed
@@ -156,6 +156,16 @@ def test_a_device_has_the_tables_that_the_host_has(length: int, monkeypatch: pyt
         wanted = wanted._replace(**dict.fromkeys(absent, None))
         assert not absent or values.dtype is torch.float64
         assert not differences(found, wanted, tolerance=1e-6)
+
+
+def test_an_8_bit_float_is_measured_by_the_limits_of_its_own_type() -> None:
+    prepared = measurable(torch.tensor([448.0, 0.001953125, 0.0]).to(torch.float8_e4m3fn))
+    assert isinstance(prepared, Measurable)
+    each = row_of(prepared.values)
+
+    HostMeter().tables([prepared.values], [each])
+
+    assert (each.numbers.saturated_count, each.numbers.subnormal_count, each.numbers.zero_count) == (1, 1, 1)
 
 
 def test_host_buffers_are_made_once_and_reused() -> None:
