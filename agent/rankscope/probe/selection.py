@@ -62,13 +62,13 @@ class Selection:
         for node in self.nodes:
             is_named = _is(path, node.path)
             if is_named:
-                found.update(dict.fromkeys(_keys(node.path, _OF_MODULES, roles)))
+                found.update(dict.fromkeys(_keys(node.path, _OF_MODULES, wanted=roles)))
             for name, _ in own_parameters(node.module):
                 tensor = joined(node.path, name)
                 if is_named or _is(path, tensor):
-                    found.update(dict.fromkeys(_keys(tensor, _OF_PARAMETERS, roles)))
+                    found.update(dict.fromkeys(_keys(tensor, _OF_PARAMETERS, wanted=roles)))
         if _is(path, self._loss):
-            found.update(dict.fromkeys(_keys(self._loss, (Role.ACTIVATION,), roles)))
+            found.update(dict.fromkeys(_keys(self._loss, (Role.ACTIVATION,), wanted=roles)))
         return list(found)
 
     def left_out(self, configuration: CaptureConfiguration) -> str:
@@ -109,5 +109,5 @@ def _is(glob: str, path: str) -> bool:
     return path == glob or names(glob, path)
 
 
-def _keys(path: str, possible: Sequence[Role], wanted: Collection[Role]) -> Iterator[Key]:
+def _keys(path: str, possible: Sequence[Role], *, wanted: Collection[Role]) -> Iterator[Key]:
     return ((path, role.code) for role in possible if not wanted or role in wanted)
