@@ -121,7 +121,7 @@ class Breakpoints:
         self._armed: tuple[Armed, ...] = ()
         self._relaxed: tuple[Armed, ...] = ()
         self._precise: Mapping[Key, list[Armed]] = {}
-        self._places: dict[int, tuple[list[Subject], list[tuple[Armed, Sequence[int]]]]] = {}
+        self._places: dict[int, tuple[list[Subject], list[tuple[Armed, tuple[int, ...]]]]] = {}
         self._together, self._alone = Columns(), Columns()
         self._lock = threading.RLock()
         self.version = 0
@@ -188,8 +188,11 @@ class Breakpoints:
         raised: BreakpointHit | None = None
         with self._lock:
             live = self._live(rows, self._together, armed=self._relaxed)
+            parts: dict[tuple[int, ...], LiveRows] = {}
             for armed, places in self._concerned(rows):
-                some = live if len(places) == len(rows) else live.at(places)
+                some = parts.get(places)
+                if some is None:  # those of the same rows share one reading of them
+                    some = parts[places] = live if len(places) == len(rows) else live.at(places)
                 try:
                     self._judge(armed, [rows[place] for place in places], live=some)
                 except BreakpointHit as hit:
@@ -205,7 +208,7 @@ class Breakpoints:
             batch[name] = [texts.get(row.subject.module) for row in rows]
         return LiveRows(Entity.TENSOR, batch)
 
-    def _concerned(self, rows: Sequence[Row]) -> list[tuple[Armed, Sequence[int]]]:
+    def _concerned(self, rows: Sequence[Row]) -> list[tuple[Armed, tuple[int, ...]]]:
         """Which rows concern whom. Steps of a kind have the same rows, so that it is worked out once for each kind."""
         subjects = [row.subject for row in rows]
         known = self._places.get(len(rows))
@@ -214,9 +217,11 @@ class Breakpoints:
         at: dict[Key, list[int]] = {}
         for place, subject in enumerate(subjects):
             at.setdefault(subject.key, []).append(place)
-        found = [(armed, sorted(place for key in at.keys() & armed.predicate.depths.keys() for place in at[key]))
-                 for armed in self._relaxed]  # fmt: skip
-        concerned: list[tuple[Armed, Sequence[int]]] = [(armed, places) for armed, places in found if places]
+        found = [
+            (armed, tuple(sorted(place for key in at.keys() & armed.predicate.depths.keys() for place in at[key])))
+            for armed in self._relaxed
+        ]
+        concerned = [(armed, places) for armed, places in found if places]
         if len(self._places) >= KINDS_KEPT:
             self._places.clear()
         self._places[len(rows)] = subjects, concerned
