@@ -5,5 +5,5 @@ class RankscopeError(Exception):
     """Root of every error the SDK raises on purpose."""
 
 
-class Deliberate(RankscopeError):
+class Deliberate(RankscopeError):  # noqa: N818 - what was asked for is no error
     """Root of what somebody asked to have raised into the training, at a breakpoint: hooks let it through."""

@@ -19,7 +19,7 @@ from rankscope.probe.contract import WHOLE, CaptureHandle, Description, OnHit, R
 from rankscope.probe.depth import Depth, Key
 from rankscope.probe.description import described
 from rankscope.probe.events import EVERYTHING, EventFilter, HitEvent
-from rankscope.probe.graph import own_parameters
+from rankscope.probe.graph import own_parameters, written_class
 from rankscope.probe.names import role_of
 from rankscope.probe.predicates import Predicate, Surroundings, predicate
 from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
@@ -263,7 +263,7 @@ def _of_modules(watch: Watch) -> Mapping[str, Mapping[str, str]]:
     blocks = {node.path for node in nodes if node.is_block}
     layers = {node.path: next(_enclosing(node.path, blocks), None) for node in nodes}
     return {
-        "module.class": {node.path: type(node.module).__name__ for node in nodes},
+        "module.class": {node.path: written_class(node.module).__name__ for node in nodes},
         "module.type": {node.path: str(node.layer_type) for node in nodes},
         "layer.path": {path: layer for path, layer in layers.items() if layer is not None},
     }

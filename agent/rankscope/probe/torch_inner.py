@@ -79,11 +79,6 @@ def is_fully_sharded(module: object) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
-def l2_norm(tensor: Tensor) -> float:
-    """The norm of a CPU tensor, accumulated in fp64."""
-    return number(_torch.linalg.vector_norm(tensor, dtype=torch.float64))
-
-
 def norm_ratio(moved: Tensor, weight: Tensor) -> Tensor:
     """Norm of one tensor over that of another, 0-d; each accumulated in fp64, and on its device."""
     norm = _torch.linalg.vector_norm

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankscope._run import Run
 from rankscope.probe.attach import attach
-from rankscope.probe.capture import meter_of
 from rankscope.probe.meters import DeviceMeter, HostMeter, Meter
+from rankscope.probe.sheet import meter_of
 from tests.agent.probe.devices import HostAsDevice
 from tests.agent.probe.trainings import (
     EVERY_STEP,

@@ -59,8 +59,11 @@ class Keeping:
     def __init__(self, values: Values | None = None, device: Device | None = None) -> None:
         self.recorded = Recorded()
         recording = cast("Any", self.recorded.run)._recording
-        device_for = device_of if device is None else lambda _: device
-        self.keeper = Keeper(recording, keys_of, values=values, device_for=device_for)
+
+        def stand_in(device_of_tensor: torch.device) -> Device | None:
+            return device_of(device_of_tensor) if device is None else device
+
+        self.keeper = Keeper(recording, keys_of, values=values, device_for=stand_in)
 
     def keep(self, *tensors: Tensor, subject: Subject = WEIGHT, step: int = 0) -> list[Kept | None]:
         """Keep tensors in a step."""

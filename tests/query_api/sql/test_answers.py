@@ -3,6 +3,7 @@
 import csv
 import io
 import threading
+from collections.abc import Iterator
 from typing import Any, cast
 
 import httpx
@@ -209,7 +210,7 @@ async def test_an_answer_is_written_once_and_not_by_the_thread_that_answers_othe
     made: list[int] = []
     items, write = Rows.items, encodings.response
 
-    def made_items(rows: Rows) -> list[dict[str, Any]]:
+    def made_items(rows: Rows) -> Iterator[dict[str, Any]]:
         made.append(threading.get_ident())
         return items(rows)
 
