@@ -153,3 +153,23 @@ async def test_a_gap_says_its_details(own: Store, api_of_own: httpx.AsyncClient)
     (shown,) = (await get(api_of_own, RUN))["gaps"]
 
     assert shown["details"] == ["header.rank: -2", "spans.name: too long"]
+
+
+async def test_an_interval_that_is_over_is_not_shown_as_one_that_goes_on(
+    own: Store, api_of_own: httpx.AsyncClient
+) -> None:
+    begun: Row = {
+        "class": GapClass.NOT_CAPTURED.code,
+        "cause": "level",
+        "data_kind": "tensor_stats",
+        "start": START,
+        "detail": "level 1: no values",
+    }
+    over: Row = {**begun, "step_to": 9, "end": START + S}
+    another: Row = {**begun, "cause": "sampled", "step_stride": 10}
+    insert(own.client, Writer(story.RUN, 0).seal(gaps=[begun, over, another]))
+
+    shown = {gap["cause"]: gap for gap in (await get(api_of_own, RUN))["gaps"]}
+
+    assert (shown["level"]["step_to"], shown["level"]["end_ns"]) == (9, str(START + S))
+    assert (shown["sampled"]["step_to"], shown["sampled"]["end_ns"]) == (None, None)

@@ -100,6 +100,14 @@ _IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
         )
     )"""
 
+# What is not captured is stated when that begins, and again with its end when it is over: then the first is void.
+_IS_OVER = f"""class = {GapClass.NOT_CAPTURED.code} AND end IS NULL
+    AND (incarnation, cause, data_kind, detail, start) IN (
+        SELECT incarnation, cause, data_kind, detail, start FROM gaps
+        WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}}
+            AND class = {GapClass.NOT_CAPTURED.code} AND end IS NOT NULL
+    )"""
+
 # Most runs lack nothing, and to see that costs a sixth of asking what.
 ANY_GAP = "SELECT count() AS rows FROM gaps WHERE project = {project:String} AND run_id = {run:String}"
 
@@ -135,6 +143,7 @@ FROM gaps
 WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}}
     AND {_IS_ASKED_FOR}
     AND NOT ({_IS_VOID})
+    AND NOT ({_IS_OVER})
 GROUP BY run_id, class, cause, data_kind, step_stride
 ORDER BY class, cause, data_kind, step_stride, run_id
 LIMIT 1000"""
