@@ -37,6 +37,10 @@ NAN, INFINITE, WEIGHT = (3, 1, "grad", "w"), (4, 1, "grad", "w"), (4, 0, "weight
 
 OF_NIGHTLY: dict[str, Example] = {
     "tensor.nonfinite_count > 0 | first": (_tensor, [NAN]),
+    'hit.breakpoint == "big gradient" and hit.seen."tensor.l2" > 100 | count() by rank, hit.name': (
+        _whole,
+        [(1, "w", 2)],
+    ),
     "trace.error_count > 0 and trace.duration > 1s": (_trace, [(FIRST, 1500 * MS, 1)]),
     'run.status == "failed" and run.tag contains "nightly"': (lambda item: (item["run_id"],), [(nightly.RUN,)]),
     "tensor.nonfinite_count > 0 and span.duration > 1s": (_tensor, [NAN]),

@@ -5,6 +5,7 @@
 - Rank 1's gradient of `w` has a NaN at step 3 and an infinity at step 4; rank 0's weight is large.
 - Rollout 1 takes 1.5 s, its tool ends in error on cuda:0, and it has a reward; rollout 2 has neither.
 - The loss of a step is its number, for twelve steps.
+- A breakpoint on `w` fires three times on rank 1, twice over 100.
 """
 
 from rankscope_proto.identity import step_trace_id
@@ -45,6 +46,7 @@ def batches() -> list[pb.Batch]:
                 _gradient(3, nan_count=1, mean=float("nan"), absmax=1.0),
                 _gradient(4, inf_count=1, mean=0.0, absmax=float("inf"), l2=1.0),
             ],
+            hits=[_hit(3, 99.0), _hit(3, 101.0), _hit(4, 250.0)],
         ),
     ]
 
@@ -114,6 +116,23 @@ def _weight() -> Row:
 
 def _gradient(step: int, **statistics: float) -> Row:
     return _tensor("w", Role.GRAD, step, nonfinite_count=1, **statistics)
+
+
+def _hit(step: int, norm: float) -> Row:
+    return {
+        "time": BEGUN[step] + 50 * MS,
+        "breakpoint": "big gradient",
+        "predicate": "tensor.l2 > 50",
+        "name": "w",
+        "module": "w",
+        "role": Role.GRAD.code,
+        "step": step,
+        "phase": Phase.BACKWARD.code,
+        "mode": "relaxed",
+        "action": "nothing",
+        "count": 1,
+        "seen": {"tensor.l2": norm},
+    }
 
 
 def _tensor(name: str, role: Role, step: int, /, **statistics: float) -> Row:
