@@ -46,7 +46,9 @@ class Turns:
         line.append(turn)
         try:
             async with asyncio.timeout(self._patience_s):
-                await turn
+                # A handle may come free between the moment this is cancelled and the moment it learns of it: the turn
+                # itself stays in line until then.
+                await asyncio.shield(turn)
         except BaseException as error:
             self._leave(key, turn)
             if isinstance(error, TimeoutError):
@@ -78,7 +80,7 @@ class Turns:
 
     def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
         """A query waits no longer; one that was just given a handle hands it on."""
-        if turn.done() and not turn.cancelled():
+        if turn.done():
             self.give_back(Asker(key))
             return
         line = self._lines[key]

@@ -94,6 +94,22 @@ async def test_who_goes_away_in_the_moment_of_its_turn_hands_it_on() -> None:
     assert line.served == ["1", "3"]
 
 
+async def test_who_goes_away_just_before_its_turn_takes_nobody_along() -> None:
+    of = turns(handles=1)
+    line = Line(of)
+    await line.wait(FIRST)
+    leaving, _ = await line.wait(SECOND, SECOND)
+
+    leaving.cancel()
+    of.give_back(FIRST)
+    await asyncio.gather(leaving, return_exceptions=True)
+    await asyncio.sleep(0)
+
+    assert line.served == ["1", "2"]
+    of.give_back(SECOND)
+    await of.take(THIRD)
+
+
 async def test_a_line_that_is_full_or_that_does_not_move_says_so_at_once_or_in_time() -> None:
     of = turns(handles=1, share=1, timeout_s=0.01)
     line = Line(of)
