@@ -1,7 +1,7 @@
 """What the parts of the SDK share while a run records: where rows go and what the process is doing.
 
-The probe and the spans know a run only through this object. Nothing here raises into training:
-what goes wrong is counted, and said once.
+The probe and the spans know a run only through this object. Nothing here raises into training
+but what somebody asked to have raised there (`Deliberate`): what goes wrong is counted, and said once.
 """
 
 import logging
@@ -9,7 +9,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -189,9 +189,10 @@ class Recording:
             self._shielded(listener.step_started, step)
 
     def tell_ended(self, step: "Step") -> None:
-        """Tell the listeners that a step ended."""
-        for listener in self._listeners:
-            self._shielded(listener.step_ended, step)
+        """Tell the listeners that a step ended: all of them, also where one raises what it was asked to."""
+        with ExitStack() as telling:
+            for listener in reversed(self._listeners):
+                telling.callback(self._shielded, listener.step_ended, step)
 
     def tell_finishing(self) -> None:
         """Tell the listeners to hand over what they still hold: no row is taken after this."""

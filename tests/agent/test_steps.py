@@ -7,6 +7,7 @@ import pytest
 
 from rankscope import Run, Step
 from rankscope._identity import Identity
+from rankscope._root_error import Deliberate
 from rankscope.testing import ManualClock, MemoryExporter
 from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import SPAN_FLAGS, Phase, SpanKind
@@ -202,6 +203,22 @@ def test_a_listener_that_fails_is_counted_and_training_goes_on() -> None:
 
     assert len(exporter.rows("spans")) == 2
     assert sum(run.faults.values()) == 2
+
+
+def test_what_one_listener_raises_on_purpose_is_raised_when_all_have_heard_of_the_end() -> None:
+    class Stopping(Seen):
+        def step_ended(self, step: Step, /) -> None:
+            raise Deliberate("stop")
+
+    seen = Seen()
+
+    with Run(MemoryExporter()) as run:
+        for listener in (Stopping(), seen):
+            run._recording.add_step_listener(listener)  # pyright: ignore[reportPrivateUsage]  # what the probe is given
+        with pytest.raises(Deliberate, match="stop"), run.step(0):
+            pass
+
+    assert ("ended", 0) in seen.calls
 
 
 def steps_of(exporter: MemoryExporter) -> dict[object, object]:
