@@ -14,7 +14,7 @@ from rankscope.cli._output import plural, say, say_aside, say_json
 from rankscope.cli._read import After, say_rows
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
 from rankscope.cli._table import say_table
-from rankscope.up import Json
+from rankscope.up import Json, Parameter, quoted
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -57,11 +57,10 @@ def profile(  # noqa: PLR0913 - one for each option
     Example: rankscope profile demo-1 --statistic absmax --role activation
     """
     form = form_of(as_json=as_json, csv=csv, arrow=None)
-    asked: dict[str, Any] = {"statistic": statistic, "role": role, "step": step, "from": first, "to": last}
+    asked: dict[str, Parameter] = {"statistic": statistic, "role": role, "step": step, "from": first, "to": last}
     asked |= {"by": "step" if by_step else "layer", "rank": [str(one) for one in rank or ()]}
-    given = {name: value for name, value in asked.items() if value is not None and value != []}
     with Source(home, url, project).client() as client:
-        answer = client.get(f"/runs/{run}/layer-profile", project=project, **given)
+        answer = client.get(f"/runs/{quoted(run)}/layer-profile", project=project, **asked)
     if form == "json":
         say_json(answer)
     elif form == "csv":
@@ -87,10 +86,9 @@ def hits(  # noqa: PLR0913 - one for each option
 
     Example: rankscope hits demo-1 --breakpoint overflow
     """
-    given = {"breakpoint": breakpoint_name, "after": after}
-    asked = {name: value for name, value in given.items() if value is not None}
+    asked: dict[str, Parameter] = {"breakpoint": breakpoint_name, "project": project, "limit": limit, "after": after}
     with Source(home, url, project).client() as client:
-        answer = client.get(f"/runs/{run}/hits", project=project, limit=limit, **asked)
+        answer = client.get(f"/runs/{quoted(run)}/hits", **asked)
     if as_json:
         say_json(answer)
     else:

@@ -38,6 +38,13 @@ def test_hits_of_a_run_without_breakpoints_are_none(served: str, tmp_path: Path)
     assert (answer.status, answer.stdout.strip()) == (0, "no rows")
 
 
+@pytest.mark.parametrize("command", ["profile", "hits"])
+def test_a_run_is_asked_for_by_its_name_whatever_characters_that_has(served: str, tmp_path: Path, command: str) -> None:
+    answer = rankscope(command, "night run #2?", "--url", served, home=tmp_path)
+
+    assert "no run 'night run #2?' in project" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("values", "bars"),
     [([1.0, 2.0, 4.0], "▁▅█"), ([0, 5.0], " █"), (["NaN", 1.0], "!█"), ([-8, 8], "██"), ([None, 0.0], "! ")],
