@@ -46,9 +46,7 @@ class Turns:
         line.append(turn)
         try:
             async with asyncio.timeout(self._patience_s):
-                # A handle may come free between the moment this is cancelled and the moment it learns of it: the turn
-                # itself stays in line until then.
-                await asyncio.shield(turn)
+                await turn
         except BaseException as error:
             self._leave(key, turn)
             if isinstance(error, TimeoutError):
@@ -70,19 +68,25 @@ class Turns:
         self._held[key] += 1
 
     def _serve(self) -> None:
-        for key in tuple(self._lines):
-            if self._may_hold(key):
-                line = self._lines.pop(key)
-                line.popleft().set_result(None)
+        for key, line in tuple(self._lines.items()):
+            # A turn that was cancelled stands in line until its query learns of it.
+            turn = next((one for one in line if not one.done()), None)
+            if turn is not None and self._may_hold(key):
+                turn.set_result(None)
                 self._grant(key)
+                self._quit(key, turn)
                 if line:
-                    self._lines[key] = line  # behind the others, who come before its next one
+                    self._lines[key] = self._lines.pop(key)  # behind the others, who come before its next one
 
     def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
         """A query waits no longer; one that was just given a handle hands it on."""
-        if turn.done():
+        if turn.done() and not turn.cancelled():
             self.give_back(Asker(key))
             return
+        self._quit(key, turn)
+        self._serve()
+
+    def _quit(self, key: str, turn: asyncio.Future[None]) -> None:
         line = self._lines[key]
         line.remove(turn)
         if not line:
