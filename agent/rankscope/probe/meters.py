@@ -140,7 +140,7 @@ class Accelerator:
 
     def host_buffer(self, size: int) -> Tensor:
         """Pinned, or the copy would be synchronous."""
-        return torch.empty(size, dtype=torch.float32, pin_memory=True)
+        return torch.empty(size, dtype=torch.float32, device="cpu", pin_memory=True)
 
     def send(self, packed: Tensor, host: Tensor) -> Event:
         """Copy on the device's current stream, which backward has joined when the step ends."""

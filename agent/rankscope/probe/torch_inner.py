@@ -87,12 +87,13 @@ def norm_ratio(moved: Tensor, weight: Tensor) -> Tensor:
 
 def sample(amount: int, below: int, *, seed: int) -> Tensor:
     """int64[amount], ascending, without repetition, each below `below`; the global generator is not touched."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     # Drawn with repetition first: a permutation of all would cost 8 bytes for each.
-    drawn = _torch.unique(_torch.randint(0, below, (2 * amount,), generator=generator))
+    drawn = _torch.unique(_torch.randint(0, below, (2 * amount,), generator=generator, device="cpu"))
     if drawn.numel() < amount:
-        return _torch.randperm(below, generator=generator)[:amount].sort().values
-    return drawn[_torch.randperm(drawn.numel(), generator=generator)[:amount]].sort().values
+        return _torch.randperm(below, generator=generator, device="cpu")[:amount].sort().values
+    chosen = _torch.randperm(drawn.numel(), generator=generator, device="cpu")[:amount]
+    return drawn[chosen].sort().values
 
 
 def foreach_norm(tensors: Sequence[Tensor], order: float) -> list[Tensor]:

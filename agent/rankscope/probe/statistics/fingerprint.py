@@ -40,9 +40,11 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-_KEYS = torch.tensor([_signed(mixed((i + 1) * _GOLDEN & _MASK) >> 32, 32) for i in range(512)], dtype=torch.int32)
+_KEYS = torch.tensor(
+    [_signed(mixed((i + 1) * _GOLDEN & _MASK) >> 32, 32) for i in range(512)], dtype=torch.int32, device="cpu"
+)
 _POWERS = [pow(_GOLDEN, i, 1 << 64) for i in range(_RUNS + 1)]
-_WEIGHTS = torch.tensor([_signed(power, 64) for power in reversed(_POWERS[:_RUNS])])
+_WEIGHTS = torch.tensor([_signed(power, 64) for power in reversed(_POWERS[:_RUNS])], device="cpu")
 
 
 class Fingerprint:
@@ -77,7 +79,7 @@ class Fingerprint:
             self._hash = (self._hash * _POWERS[amount] + joined) & _MASK
 
     def _add_last(self, data: Tensor) -> None:
-        padded = torch.zeros((data.numel() + 7) // 8 * 8, dtype=torch.uint8)
+        padded = torch.zeros((data.numel() + 7) // 8 * 8, dtype=torch.uint8, device="cpu")
         padded[: data.numel()] = data
         words = padded.view(torch.int32)
         last = int(number(pair_hashes(words, _KEYS[: words.numel()]).sum()))
@@ -102,7 +104,7 @@ def weights(runs: int) -> tuple[Tensor, Tensor]:
     powers = [1]
     for _ in range(runs - 1):
         powers.append(powers[-1] * _GOLDEN & _MASK)
-    return _KEYS, torch.tensor([_signed(power, 64) for power in reversed(powers)])
+    return _KEYS, torch.tensor([_signed(power, 64) for power in reversed(powers)], device="cpu")
 
 
 def pair_hashes(words: Tensor, keys: Tensor) -> Tensor:

@@ -33,7 +33,8 @@ def stretches(values: Tensor) -> Iterator[Tensor]:
     if is_plain(values):
         yield values.view(-1)
         return
-    buffer = torch.empty(min(values.numel(), 2 * LENGTH), dtype=values.dtype)
+    # On the host by name: a program may have another default device, whose addresses the kernel cannot read.
+    buffer = torch.empty(min(values.numel(), 2 * LENGTH), dtype=values.dtype, device="cpu")
     filled = 0
     for piece in pieces(values):
         buffer[filled : filled + piece.numel()].view(piece.shape).copy_(piece)

@@ -51,6 +51,16 @@ def test_strides_and_views_change_no_statistic(length: int, monkeypatch: pytest.
     assert not wrong
 
 
+def test_another_default_device_of_the_program_changes_no_statistic() -> None:
+    given = [values for _, values in arranged()]
+    wanted = tables(given)
+
+    with torch.device("meta"):
+        found = tables(given)
+
+    assert found == wanted
+
+
 def test_the_elements_that_a_sparse_tensor_does_not_store_are_zeros() -> None:
     stored = torch.tensor([1.0, -3.0, 0.0, math.nan])
 
