@@ -44,7 +44,7 @@ BYTE_KINDS = {
 
 def byte_values(dtype: torch.dtype) -> list[float]:
     """What each of the 256 bytes stands for."""
-    return cast("list[float]", torch.arange(256, dtype=torch.uint8).view(dtype).double().tolist())
+    return cast("list[float]", torch.arange(256, dtype=torch.uint8, device="cpu").view(dtype).double().tolist())
 
 
 class Kernel:
@@ -74,12 +74,9 @@ class Kernel:
             function.restype = None
         library.rankscope_define.argtypes = [ctypes.c_int, pointer, ctypes.c_double, ctypes.c_double]
         self.kinds = dict(KINDS)
-        self._values: list[ctypes.Array[ctypes.c_double]] = []  # the kernel reads them: they have to live
         for dtype, kind in BYTE_KINDS.items():
-            values = (ctypes.c_double * 256)(*byte_values(dtype))
             normal, most = _limits(dtype)
-            library.rankscope_define(kind, values, normal, most)
-            self._values.append(values)
+            library.rankscope_define(kind, (ctypes.c_double * 256)(*byte_values(dtype)), normal, most)
             self.kinds[dtype] = kind
 
     def tables(self, values: Sequence[Tensor], threads: int) -> list[Sums]:

@@ -1,5 +1,6 @@
 """The kernel comes about beside the training, is trusted only where it may be, and its absence costs time only."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -101,6 +102,15 @@ def test_a_library_that_is_none_is_a_reason(tmp_path: Path) -> None:
 
     with pytest.raises(NoKernelError, match="cannot be loaded"):
         engines.use(tmp_path / "not.so")
+
+
+def test_a_kernel_outlives_another_of_the_same_file(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> None:
+    Kernel(compiled(tmp_path_factory.getbasetemp() / "rankscope"))
+    others = [(ctypes.c_double * 256)(*[9.0] * 256) for _ in range(100)]
+
+    (found,) = kernel.tables([torch.tensor([1, -2], dtype=torch.int8)], 1)
+
+    assert (found.l1, len(others)) == (3.0, 100)
 
 
 def test_a_kernel_is_prepared_while_training_goes_on(

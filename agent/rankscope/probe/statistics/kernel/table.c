@@ -35,11 +35,13 @@ typedef struct {
     uint64_t fingerprint;
 } Numbers;
 
-/* A type of one byte: `values` lists what its 256 bytes stand for and stays where it is. Done before anything is
- * measured. */
+/* A type of one byte: `values` lists what its 256 bytes stand for. They are copied: a process has the library once,
+ * however many load it, and whoever hands them over may be gone before the others. */
 void rankscope_define(int kind, const double *values, double least_normal, double greatest)
 {
-    kinds[kind] = (Kind){BYTE, 1, 0, 0, least_normal, greatest, values};
+    static double kept[KINDS][256];
+    memcpy(kept[kind], values, sizeof kept[kind]);
+    kinds[kind] = (Kind){BYTE, 1, 0, 0, least_normal, greatest, kept[kind]};
 }
 
 static void measure(Part *a, const void *x, int64_t from, int64_t to, const Kind *k)
