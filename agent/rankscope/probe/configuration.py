@@ -181,11 +181,24 @@ class CaptureConfiguration:
         Raises:
             ConfigError: It is no such object; names the field.
         """
-        try:
-            read = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"a capture configuration is a JSON object: {error}") from error
-        return cast("Self", _read(cls, read, where="the configuration"))
+        return cls.from_members(parsed(text))
+
+    @classmethod
+    def from_members(cls, members: object) -> Self:
+        """The configuration of what `parsed` read; likewise."""
+        return cast("Self", _read(cls, members, where="the configuration"))
+
+
+def parsed(text: str) -> object:
+    """What JSON says.
+
+    Raises:
+        ConfigError: It is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"a capture configuration is a JSON object: {error}") from error
 
 
 def _bound(what: str, amount: int, *, most: int) -> None:

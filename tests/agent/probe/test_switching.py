@@ -161,7 +161,33 @@ def test_a_step_that_has_passed_already_is_said(tmp_path: Path, caplog: pytest.L
     assert "from step 3 on, which was before step 7" in caplog.text
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"from_step": -1}', '{"from_step": true}', '{"from_step": "3"}'])
+def test_what_a_file_asked_for_before_and_has_not_begun_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "LOOKED_AT_EVERY_NS", 0)
+    file = tmp_path / "capture.json"
+    ranks = [Rank(CaptureConfiguration(level=1, every=100), file=file) for _ in range(2)]
+
+    file.write_text(json.dumps({"level": 1, "every": 1, "budget": None, "from_step": 4}))
+    ranks[0].train(1, 1)  # the other rank does not look before the file is another
+    file.write_text(json.dumps({"level": 1, "every": 1, "budget": None, "from_step": 6}))
+    for rank in ranks:
+        rank.train(2, 7)
+
+    assert [rank.captured() for rank in ranks] == [[6, 7], [6, 7]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"from_step": -1}',
+        '{"from_step": true}',
+        '{"from_step": "3"}',
+        pytest.param("[" * 100_000, id="deep"),
+    ],
+)
 def test_a_file_of_something_else_is_no_order(text: str) -> None:
     with pytest.raises(ConfigError):
         switching.read_order(text)
