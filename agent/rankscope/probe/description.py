@@ -1,17 +1,14 @@
 """What can be captured of a model in this process, as a `Description`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rankscope.probe.configuration import LEVELS
 from rankscope.probe.contract import Description, NodeInfo, NodeKind
 from rankscope.probe.graph import Node, joined, own_parameters, written_class
-from rankscope.probe.rows import OUTPUT_ROLES, Numbers
+from rankscope.probe.rows import Numbers
+from rankscope.probe.selection import OF_MODULES, OF_PARAMETERS
 from rankscope.probe.statistics import engine
 from rankscope.probe.watch import Watch, is_compiled
-from rankscope_proto.names import Role
-
-OF_OUTPUTS = tuple(role for role in Role if role.code in OUTPUT_ROLES)
-OF_PARAMETERS = (Role.WEIGHT, Role.GRAD, Role.GRAD_INCREMENT, Role.UPDATE)
 
 _COUNTS = ("nonfinite_count", "nan_count", "inf_count")
 _NORMS = (*_COUNTS, "absmax", "l2")
@@ -30,7 +27,7 @@ def described(watch: Watch, *, is_on_host: bool) -> Description:
     return Description(
         source="local",
         nodes=tuple(_nodes(nodes, watch.root)),
-        roles=(*OF_PARAMETERS, *OF_OUTPUTS),
+        roles=(*OF_PARAMETERS, *OF_MODULES),
         statistics=STATISTICS,
         levels=LEVELS,
         can_pause=True,
@@ -40,8 +37,9 @@ def described(watch: Watch, *, is_on_host: bool) -> Description:
 
 def _nodes(nodes: Sequence[Node], root: str) -> Iterator[NodeInfo]:
     tied = _tied(nodes)
+    of_parameters = {alias for aliases in tied.values() for alias in aliases}
     for node in nodes:
-        yield _module(node, root, tied=tied)
+        yield _module(node, root, of_parameters=of_parameters)
         for name, parameter in own_parameters(node.module):
             path = joined(node.path, name)
             if path not in tied:
@@ -60,8 +58,7 @@ def _nodes(nodes: Sequence[Node], root: str) -> Iterator[NodeInfo]:
             )
 
 
-def _module(node: Node, root: str, *, tied: Mapping[str, tuple[str, ...]]) -> NodeInfo:
-    of_parameters = {alias for aliases in tied.values() for alias in aliases}
+def _module(node: Node, root: str, *, of_parameters: Collection[str]) -> NodeInfo:
     return NodeInfo(
         path=node.path,
         kind=NodeKind.LAYER if node.is_block else NodeKind.MODULE,
@@ -72,7 +69,7 @@ def _module(node: Node, root: str, *, tied: Mapping[str, tuple[str, ...]]) -> No
         shape=(),
         dtype="",
         aliases=tuple(alias for alias in node.aliases if alias not in of_parameters),
-        roles=OF_OUTPUTS,
+        roles=OF_MODULES,
     )
 
 

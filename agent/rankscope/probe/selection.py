@@ -10,8 +10,10 @@ from rankscope.probe.graph import Node, joined, observed, own_parameters
 from rankscope.probe.rows import OUTPUT_ROLES
 from rankscope_proto.names import Role
 
-_OF_PARAMETERS = (Role.WEIGHT, Role.GRAD, Role.GRAD_INCREMENT, Role.UPDATE)
-_OF_MODULES = tuple(role for role in Role if role.code in OUTPUT_ROLES)
+OF_PARAMETERS = (Role.WEIGHT, Role.GRAD, Role.GRAD_INCREMENT, Role.UPDATE)
+OF_MODULES = tuple(role for role in Role if role.code in OUTPUT_ROLES)
+"""Roles of a parameter's tensors, and of what a module returns."""
+
 NEAREST = 3
 
 
@@ -43,7 +45,7 @@ class Selection:
         Blocks, and layers outside of them, that the filters let through; and modules deeper inside that an include
         glob names: `blocks.*` names the blocks, `blocks.*.linear` the layer in each, `*` every module.
         """
-        if configuration.level < 1 or not any(configuration.wants_role(role) for role in _OF_MODULES):
+        if configuration.level < 1 or not any(configuration.wants_role(role) for role in OF_MODULES):
             return []
         return [
             node
@@ -62,11 +64,11 @@ class Selection:
         for node in self.nodes:
             is_named = _is(path, node.path)
             if is_named:
-                found.update(dict.fromkeys(_keys(node.path, _OF_MODULES, wanted=roles)))
+                found.update(dict.fromkeys(_keys(node.path, OF_MODULES, wanted=roles)))
             for name, _ in own_parameters(node.module):
                 tensor = joined(node.path, name)
                 if is_named or _is(path, tensor):
-                    found.update(dict.fromkeys(_keys(tensor, _OF_PARAMETERS, wanted=roles)))
+                    found.update(dict.fromkeys(_keys(tensor, OF_PARAMETERS, wanted=roles)))
         if _is(path, self._loss):
             found.update(dict.fromkeys(_keys(self._loss, (Role.ACTIVATION,), wanted=roles)))
         return list(found)
