@@ -50,7 +50,7 @@ class KeptValues:
     Attributes:
         section: Name of their section.
         count: Rows that they take at most.
-        text_bytes: None: whoever hands values over bounds what waits of them.
+        text_bytes: 0: whoever hands values over bounds what waits of them.
     """
 
     __slots__ = ("__weakref__", "columns", "content", "count")

@@ -8,7 +8,9 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._output import say, say_json, say_rest, say_warnings
-from rankscope.cli._source import AsJson, Home, Project, Source, Url, named
+from rankscope.cli._profile import RunNamed
+from rankscope.cli._read import After
+from rankscope.cli._source import AsJson, Home, Project, Source, Url
 from rankscope.cli._table import say_table
 from rankscope.up import Client, Parameter, quoted
 
@@ -25,10 +27,7 @@ class Form(StrEnum):
 
 @app.command("captures", short_help="Which tensor values were kept; one as a file.")
 def captures(  # noqa: PLR0913 - one for each option
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", envvar="RANKSCOPE_RUN_ID", help="The run.", callback=named),
-    ],
+    run: RunNamed,
     digest: Annotated[
         str | None, typer.Argument(metavar="DIGEST", help="Write this content into a file.", show_default="list them")
     ] = None,
@@ -41,9 +40,7 @@ def captures(  # noqa: PLR0913 - one for each option
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="How the file is written.")] = Form.SAFETENSORS,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Tensors to list.")] = 20,
-    after: Annotated[
-        str | None, typer.Option(help="Where the last page ended: its `next`.", show_default="the first page")
-    ] = None,
+    after: After = None,
     home: Home = None,
     url: Url = None,
     project: Project = None,

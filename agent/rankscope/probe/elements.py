@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rankscope.probe.configuration import Part, Values
-from rankscope.probe.torch_inner import is_transformed, local_part
+from rankscope.probe.torch_inner import is_fake, is_transformed, local_part
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Types as wide as others, for operations that do not know the others: `take` has no 8-bit float."""
@@ -65,7 +65,7 @@ class Chosen:
 
 def chosen(tensor: Tensor, values: Values) -> Chosen | str:
     """The elements to keep of a tensor, or why there are none."""
-    if tensor.is_meta or is_transformed(tensor) or type(tensor).__name__ == "FakeTensor":
+    if tensor.is_meta or is_transformed(tensor) or is_fake(tensor):
         return "it has no values of its own (a meta, fake or transformed tensor)"
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         return "a CUDA graph is being captured"

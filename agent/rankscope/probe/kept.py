@@ -13,10 +13,9 @@ from rankscope.errors import NotCaptured
 from rankscope.probe.configuration import Values
 from rankscope.probe.elements import Chosen
 from rankscope.probe.meters import Event
+from rankscope.probe.names import role_of
 from rankscope.probe.rows import Subject
 from rankscope_proto.names import Role
-
-_ROLES = {role.code: role for role in Role}
 
 
 class Kept:
@@ -59,7 +58,7 @@ class Kept:
     @property
     def role(self) -> Role:
         """What the tensor is."""
-        return _ROLES[self.subject.role]
+        return role_of(self.subject.role)
 
     @property
     def bytes(self) -> int:

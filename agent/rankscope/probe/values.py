@@ -22,6 +22,7 @@ from rankscope.probe.depth import Key
 from rankscope.probe.elements import Chosen, chosen
 from rankscope.probe.kept import Ask, Kept, Pending
 from rankscope.probe.meters import Accelerator, Device, Event
+from rankscope.probe.names import role_of
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Subject
 from rankscope_proto.names import GapCause, GapClass, Role
@@ -224,7 +225,7 @@ class Keeper:
         if isinstance(what, str):
             return self._refuse_unsupported(subject, what)
         if reason := self._no_room(what.bytes, values):
-            self._refused.append((f"{subject.name} ({_word(subject.role)})", what.bytes))
+            self._refused.append((f"{subject.name} ({role_of(subject.role)})", what.bytes))
             return f"{subject.name}: {what.bytes} bytes do not fit {reason}"
         self._step_bytes += what.bytes
         self._used.run_bytes += what.bytes
@@ -305,10 +306,6 @@ class Keeper:
 def _unseen(ask: Ask) -> str:
     nodes = ", ".join(ask.nodes)
     return f"nothing that {nodes} names was seen in step {ask.step}: it did not run, or the step did not come"
-
-
-def _word(role: int) -> str:
-    return Role.of(role) or "tensor"
 
 
 def _columns(kept: Kept, what: Chosen, *, phase: int, part: str, time_ns: int) -> dict[str, Column]:
