@@ -150,6 +150,10 @@ async def test_a_run_that_lacks_what_a_rule_is_about_is_not_judged_by_it(api: ht
     assert [name for name, rule in rules.items() if rule["is_judged"]] == ["exploding", "loss_spike"]
 
 
+def test_a_threshold_is_written_as_it_was_given() -> None:
+    assert filled("{a} {b} {c} {d}", {"a": 20.0, "b": 1e-14, "c": 3, "d": 'a "b"'}) == r'20 1e-14 3 "a \"b\""'
+
+
 async def test_thresholds_can_be_seen_and_changed(api: httpx.AsyncClient) -> None:
     changed = (await judged(api, "loss_spike", rule="loss_spike", threshold="loss_spike.factor=50"))["loss_spike"]
 
@@ -164,6 +168,7 @@ async def test_thresholds_can_be_seen_and_changed(api: httpx.AsyncClient) -> Non
         ({"rule": "vanished"}, "vanishing"),
         ({"threshold": "exploding.y=3"}, "z"),
         ({"threshold": "exploding.z=high"}, None),
+        ({"threshold": "exploding.z=nan"}, None),
         ({"threshold": "z=3"}, None),
     ],
 )
@@ -173,3 +178,20 @@ async def test_what_is_no_rule_and_no_threshold_is_refused(
     error = error_in(await api.get("/api/v1/runs/healthy/rules", params=query), status=422)
 
     assert expected is None or expected in error["expected"]
+
+
+async def test_a_threshold_that_makes_no_query_is_refused_as_the_query_would_be(api: httpx.AsyncClient) -> None:
+    for threshold in ("exploding.window=0", f"exploding.window=1{'0' * 400}", "vanishing.names=("):
+        answer = await api.get("/api/v1/runs/healthy/rules", params={"threshold": threshold})
+
+        assert error_in(answer, status=400)["position"]["line"] == 1
+
+
+async def test_all_findings_are_counted_however_many_are_looked_at(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankscope_query_api.routes.rules.MOST_FOUND", 3)
+
+    rule = await judged(api, "exploding", rule="exploding", threshold=["exploding.z=1", "exploding.factor=1"])
+
+    assert rule["exploding"]["total"] > len(rule["exploding"]["found"]) == 3

@@ -14,7 +14,7 @@ from rankscope_query_api.answers import Json, Page, json_answer
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.routes.tql import answered
+from rankscope_query_api.routes.tql import answered, refused
 from rankscope_query_api.rules import RULES, Rule, rule_named
 from rankscope_query_api.rules.catalog import Threshold, filled
 from rankscope_query_api.store import TraceStore
@@ -75,8 +75,15 @@ class _Run:
         self._known: dict[str, bool] = {}
 
     async def ask(self, text: str, *, limit: int) -> Page:
-        """The first rows of a query's answer."""
-        query = await asyncio.to_thread(lambda: tql.check(tql.parse(text)))
+        """The first rows of a query's answer.
+
+        Raises:
+            InvalidQueryError: A threshold makes no query of it.
+        """
+        try:
+            query = await asyncio.to_thread(lambda: tql.check(tql.parse(text)))
+        except tql.TqlError as error:
+            raise refused(error) from error
         compiled = compile_query(query, project=self._key.project, run=self._key.run, limit=limit)
         return await answered(self._store, compiled)
 
@@ -99,10 +106,11 @@ async def _judged(run: _Run, rule: Rule, *, given: Mapping[str, str], limit: int
     thresholds = rule.with_thresholds(given)
     needs = filled(rule.needs, thresholds) if rule.needs else ""
     is_judged = not needs or await run.finds(needs)
-    items: list[Json] = []
+    items, total = list[Json](), 0
     if is_judged:
-        found = (await run.ask(rule.text(thresholds), limit=MOST_FOUND)).items
-        items = [item for item in found if await run.holds(rule, thresholds, item=item)]
+        page = await run.ask(rule.text(thresholds), limit=MOST_FOUND)
+        items = [item for item in page.items if await run.holds(rule, thresholds, item=item)]
+        total = len(items) if rule.guards else page.total
     return {
         "name": rule.name,
         "version": rule.version,
@@ -115,7 +123,7 @@ async def _judged(run: _Run, rule: Rule, *, given: Mapping[str, str], limit: int
         "needs": needs or None,
         "thresholds": thresholds,
         "is_judged": is_judged,
-        "total": len(items),
+        "total": total,
         "found": items[:limit],
     }
 

@@ -8,6 +8,7 @@ rises whenever a text or a default changes, so that an alarm can be traced to th
 Steps that a loss scaler skipped are passed over: their gradients overflowed on purpose.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,16 +91,19 @@ def filled(text: str, values: Mapping[str, Threshold]) -> str:
 
 
 def _written(value: Threshold) -> str:
-    return format_value(Text(value)) if isinstance(value, str) else f"{value:.12f}".rstrip("0").rstrip(".")
+    return format_value(Text(value)) if isinstance(value, str) else str(value).removesuffix(".0")
 
 
 def _like(default: Threshold, text: str, *, name: str) -> Threshold:
     try:
-        return type(default)(text)
+        value = type(default)(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(text)
     except ValueError as error:
         message = f"threshold {name} is {text!r}"
         hint = f"write a {'whole ' if isinstance(default, int) else ''}number, as {default}"
         raise InvalidRequestError(message, hint=hint) from error
+    return value
 
 
 _TRAINED = 'tensor.role == "grad" and tensor.skipped == false'
