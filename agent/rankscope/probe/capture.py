@@ -195,14 +195,20 @@ class Capture:
         """The step is over: hand its rows over, and start those on devices on their way."""
         ending_ns = self._mono_ns()
         try:
+            self._end_step()
+        finally:
+            self.cost.end(self.sheet.number, ending_ns=ending_ns)
+
+    def _end_step(self) -> None:
+        """Gradients that still wait after a backward that failed may raise at a breakpoint; the step is over anyway."""
+        try:
             self._measure_waiting()
+        finally:
             self._increments.end()
             self._updates.forget()
             self._local.clear()
             self._parameters.disarm()
             self.sheet.end()
-        finally:
-            self.cost.end(self.sheet.number, ending_ns=ending_ns)
 
     def close(self) -> None:
         """Wait for what is still on its way, and hand it over."""

@@ -216,8 +216,8 @@ class Watch:
                 self.capture.end()
             finally:
                 self.keeper.end()
-            if self.capture.cost.stride != stride:
-                self._state_absences(step.step + 1)
+                if self.capture.cost.stride != stride:
+                    self._state_absences(step.step + 1)
 
     def _change(self, configuration: CaptureConfiguration, step: int) -> None:
         self.configuration = configuration
@@ -375,12 +375,13 @@ class Watch:
                     gap_block(GapCause.UNSUPPORTED, complaint, time_ns=self.recording.clock.wall_ns())
                 )
 
-    @guarded
     def _close_capture(self) -> None:
-        try:
-            self.capture.close()
-        finally:
-            self.keeper.close()
+        """Hand over what was captured and answer who waits, also of a watch that has switched itself off."""
+        for close in (self.capture.close, self.keeper.close):
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - the boundary to training, which must go on
+                self.guard.note("detach", error)
 
     def _note_switched_off(self, reason: str) -> None:
         now = self.recording.clock.wall_ns()

@@ -10,10 +10,12 @@ from torch import nn
 
 from rankscope.errors import BreakpointHit, ConfigError
 from rankscope.probe import Action, CaptureConfiguration, HitEvent, LocalProbe, Trigger
+from rankscope.probe.budget import Budget
 from rankscope.probe.depth import Depth
+from rankscope.probe.meters import DeviceMeter
 from rankscope_proto.names import Phase, Role
 from tests.agent.probe.test_local_probe import Trained
-from tests.agent.probe.trainings import names
+from tests.agent.probe.trainings import hook_count, names
 from tests.ground.stores import Store
 from tests.proto.batches import insert
 
@@ -195,6 +197,52 @@ def test_a_relaxed_breakpoint_that_raises_does_so_when_the_step_ends(trained: Tr
     assert trained.probe.watch.guard.failures == 0
 
 
+def test_where_backward_and_then_the_end_of_the_step_raise_no_hook_is_left_on_a_parameter(trained: Trained) -> None:
+    for node, role in (("blocks.1", "activation_grad"), ("head.weight", "grad")):
+        armed(trained.probe, node, f'tensor.role == "{role}"', action=Action.RAISE, precise=True)
+
+    with pytest.raises(BreakpointHit):
+        trained.advance()
+
+    assert hook_count(*trained.model.parameters()) == 0
+
+
+def test_a_stride_that_grows_in_a_step_whose_end_raises_is_said(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grow(budget: Budget, _duration_ns: int, *, captured: bool) -> None:
+        budget.stride *= 2 if captured else 1
+
+    monkeypatch.setattr(Budget, "took", grow)
+    armed(trained.probe, "blocks.1", OUTPUT, action=Action.RAISE)
+
+    with pytest.raises(BreakpointHit):
+        trained.advance()
+
+    gaps = trained.recorded.rows("gaps", cause="budget")
+    assert [(row["step_from"], row["step_stride"]) for row in gaps] == [(1, 2000)]
+
+
+def test_whoever_raises_keeps_no_other_from_what_a_hit_does(trained: Trained) -> None:
+    armed(trained.probe, "blocks.1", OUTPUT, action=Action.RAISE, precise=True, name="stop")
+    armed(trained.probe, "blocks.1", OUTPUT, action=Action.CAPTURE, precise=True, name="look")
+
+    with pytest.raises(BreakpointHit, match="breakpoint stop"):
+        trained.advance()
+
+    assert [row["breakpoint"] for row in trained.recorded.rows("hits")] == ["stop", "look"]
+    assert [row["cause"] for row in trained.recorded.rows("captures")] == ["look"]
+
+
+def test_every_hit_of_a_relaxed_breakpoint_that_raises_is_recorded(trained: Trained) -> None:
+    armed(trained.probe, "blocks.*", OUTPUT, action=Action.RAISE)
+
+    with pytest.raises(BreakpointHit, match="fired on blocks.0 "):
+        trained.advance()
+
+    assert names(trained.recorded.rows("hits")) == ["blocks.0", "blocks.1", "blocks.2"]
+
+
 def test_a_hit_raises_the_level_of_its_node_for_the_steps_asked_for(trained: Trained) -> None:
     armed(trained.probe, "head.weight", f"{GRAD} and step == 1", action=Action.LEVEL, level=2, steps=2)
 
@@ -203,6 +251,45 @@ def test_a_hit_raises_the_level_of_its_node_for_the_steps_asked_for(trained: Tra
 
     rows = trained.recorded.rows("tensor_stats", name="head.weight", role=Role.GRAD.code)
     assert [row["step"] for row in rows if row.get("std") is not None] == [2, 3]
+
+
+def test_a_hit_that_is_known_a_step_late_raises_the_level_for_as_many_steps() -> None:
+    recorded, model, device = Recorded(), Model(), HostAsDevice()
+    configuration = CaptureConfiguration(every=1000)
+    watch = watching(recorded, model, configuration, meter_for=lambda _device: DeviceMeter(device))
+    probe = LocalProbe(watch, {})
+    watch.hook(optimizers=[], scaler=None, criterion=None, loader=None)
+    armed(probe, "head.weight", f"{GRAD} and step == 1", action=Action.LEVEL, level=2)
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = train(recorded.run, model, batches(5), optimizer=optimizer, criterion=Criterion())
+    for step, _ in enumerate(training):
+        device.is_behind = step == 1
+
+    rows = recorded.rows("tensor_stats", name="head.weight", role=Role.GRAD.code)
+    assert [row["step"] for row in rows if row.get("std") is not None] == [3]
+
+
+def test_values_that_a_hit_raised_the_level_for_are_of_its_breakpoint(trained: Trained) -> None:
+    predicate = f"{GRAD} and step < 2"
+    armed(trained.probe, "head.weight", predicate, action=Action.LEVEL, level=3, steps=1, name="close")
+
+    for _ in range(4):
+        trained.advance()
+
+    rows = trained.recorded.rows("captures", role=Role.GRAD.code)
+    assert [(row["step"], row["cause"]) for row in rows] == [(1, "close"), (2, "close")]
+
+
+def test_a_node_that_is_hit_in_every_step_is_raised_once(trained: Trained) -> None:
+    armed(trained.probe, "head.weight", GRAD, action=Action.LEVEL, level=2, steps=1000)
+    trained.advance()
+    trained.advance()
+    raised = trained.probe.raised(2)
+
+    trained.advance()
+
+    assert trained.probe.raised(3) is raised
 
 
 def test_a_precise_hit_keeps_the_values_that_it_was_judged_by(trained: Trained) -> None:

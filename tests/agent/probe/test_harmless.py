@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankscope._run import Run
 from rankscope.probe.attach import attach
+from rankscope.probe.hooks import MAX_FAILURES
 from rankscope.probe.meters import DeviceMeter, HostMeter, Meter
 from rankscope.probe.sheet import meter_of
 from tests.agent.probe.devices import HostAsDevice
@@ -164,6 +165,19 @@ def test_a_fault_of_the_watch_never_reaches_training_and_switches_it_off(
     assert watch.guard.is_off
     assert len(caplog.records) == 1
     assert "a fault of the meter" in str(recorded.rows("gaps", cause="unsupported")[0]["detail"])
+
+
+def test_a_watch_that_has_switched_itself_off_answers_who_waits_for_values_when_it_comes_off(
+    recorded: Recorded,
+) -> None:
+    watch = watching(recorded, Model(), EVERY_STEP, meter_for=meter_of)
+    for _ in range(MAX_FAILURES):
+        watch.guard.note("a hook", RuntimeError("a fault"))
+    pending = watch.keeper.ask(["head.weight"], cause="capture")
+
+    watch.detach()
+
+    assert pending.is_done
 
 
 def test_detach_leaves_no_hook_and_records_nothing_more(recorded: Recorded) -> None:
