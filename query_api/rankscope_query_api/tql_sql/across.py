@@ -14,10 +14,10 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql.fields import FIELDS, Type
 from rankscope.tql.typed import Across, Key, Output, Reduced, Value
-from rankscope_query_api.tql_sql.aggregates import Made, countable, finite, function_of, rounded, wide, within
+from rankscope_query_api.tql_sql.aggregates import Made, countable, finite, function_of, half_of, rounded, wide, within
 from rankscope_query_api.tql_sql.expressions import call, column, number
 from rankscope_query_api.tql_sql.frames import Frame
-from rankscope_query_api.tql_sql.grouping import grouped, key_of_groups
+from rankscope_query_api.tql_sql.grouping import GroupKey, grouped, key_of_groups
 from rankscope_query_api.tql_sql.parameters import Parameters
 from rankscope_query_api.tql_sql.scope import Source
 from rankscope_query_api.tql_sql.sources import source
@@ -38,6 +38,9 @@ _MAD_OF_SIGMA = "1.4826"
 _WITH_MEDIAN = {"spread", "median", "outliers"}
 """Comparisons with the value in the middle."""
 
+_Named = tuple[str, Expr]
+"""A column of a SELECT around the groups: its name, and its value."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
@@ -45,23 +48,39 @@ class _Compared:
 
     Attributes:
         reduced: How they are compared.
-        ranks: Array of the ranks, layers or coordinates.
-        values: Array of the values, as they are.
-        floats: Array of the values as 64-bit floats.
         side: What a value was read from.
         axis: What a rank was read from.
         parameters: Where names of aggregates are bound: they are no text of the statement.
         level: Of the grouping; names are told apart by it.
+        beside: Names and values of columns that the comparison is made of.
     """
 
     reduced: Reduced
-    ranks: Expr
-    values: Expr
-    floats: Expr
     side: Source
     axis: Source
     parameters: Parameters
     level: int
+    beside: list[_Named] = dataclasses.field(default_factory=list[_Named])
+
+    @property
+    def ranks(self) -> Expr:
+        """Array of the ranks, layers or coordinates."""
+        return column(self.named("ranks"))
+
+    @property
+    def values(self) -> Expr:
+        """Array of the values, as they are."""
+        return column(self.named("values"))
+
+    @property
+    def floats(self) -> Expr:
+        """Array of the values as 64-bit floats."""
+        return column(self.named("values" if self.side.table == "Float64" else "floats"))
+
+    def once(self, name: str, value: Expr) -> Expr:
+        """A value that a comparison names several times: its text stands in the statement once."""
+        self.beside.append((self.named(name), value))
+        return column(self.named(name))
 
     def named(self, name: str) -> str:
         """The name of a column that is computed for the comparison."""
@@ -73,7 +92,7 @@ class _Compared:
 
     def of_floats(self, aggregate: str, *more: Expr) -> Expr:
         """An aggregate of the floats."""
-        return call("arrayReduce", self.parameters.bind(aggregate, "String"), *more, self.floats.copy())
+        return call("arrayReduce", self.parameters.bind(aggregate, "String"), *more, self.floats)
 
 
 def across(frame: Frame, stage: Across) -> Frame:
@@ -94,7 +113,7 @@ def across(frame: Frame, stage: Across) -> Frame:
         return grouped(frame, keys, made=[(asked, Made((call("uniqExact", there),), "UInt64", is_nullable=False))])
     if asked.function == "missing_ranks":
         return grouped(frame, keys, made=[(asked, _missing_ranks(there, source(_world_size(frame), frame.rows)))])
-    return _of_values(frame, stage, axis=axis, there=there)
+    return _of_values(frame, asked, keys=keys, axis=axis, there=there)
 
 
 def _world_size(frame: Frame) -> Value:
@@ -118,32 +137,22 @@ def _missing_ranks(there: Expr, size: Source) -> Made:
     return Made((call("arraySort", call("bitmapToArray", missing)),), "Array(UInt32)", is_nullable=False)
 
 
-def _of_values(frame: Frame, stage: Across, *, axis: Source, there: Expr) -> Frame:
-    keys = [key_of_groups(named, frame) for named in stage.by]
-    asked, level = stage.reduced, frame.level + 1
+def _of_values(frame: Frame, asked: Reduced, *, keys: Sequence[GroupKey], axis: Source, there: Expr) -> Frame:
+    level = frame.level + 1
     side = source(asked.arguments[0], frame.scope)
     value = side.or_null if asked.function == "agree" else countable(side)
     frame.conditions.append(call("isNotNull", value.copy()))
     if asked.function == "agree" and side.is_float:
         value = call("if", call("isNaN", value.copy()), _nan(), value)
-    pairs = call("groupArray", call("tuple", there, call("assumeNotNull", value)))
-    arrays = _Compared(
-        asked,
-        column(f"ranks_{level}"),
-        column(f"values_{level}"),
-        column(f"floats_{level}"),
-        side,
-        axis,
-        frame.scope.parameters,
-        level,
-    )
+    pairs = call("arraySort", call("groupArray", call("tuple", there, call("assumeNotNull", value))))
+    arrays = _Compared(asked, side, axis, frame.scope.parameters, level)
     compared = _of_something(_COMPARISONS[asked.function](arrays), arrays)
 
     def is_computed_behind(_: Sequence[Expr]) -> Expr:
         return column(f"compared_{level}")
 
     made = Made((pairs,), compared.table, compared.is_nullable, compared.is_float, is_computed_behind)
-    layers = [*_layers(level, arrays), *_further(arrays), [(f"compared_{level}", compared.inside[0])]]
+    layers = [*_layers(arrays), [*arrays.beside, (f"compared_{level}", compared.inside[0])]]
     return grouped(frame, keys, made=[(asked, made)], computed=layers)
 
 
@@ -151,7 +160,7 @@ def _of_something(made: Made, compared: _Compared) -> Made:
     """A number of no value is missing; a list of none is empty."""
     if made.table.startswith("Array"):
         return made
-    value = call("if", call("empty", compared.values.copy()), exp.null(), made.inside[0])
+    value = call("if", call("empty", compared.values), exp.null(), made.inside[0])
     return dataclasses.replace(made, inside=(value,), is_nullable=True)
 
 
@@ -159,53 +168,56 @@ def _nan() -> Expr:
     return exp.Div(this=number(0), expression=number(0))
 
 
-def _layers(level: int, arrays: _Compared) -> list[list[tuple[str, Expr]]]:
-    """From the pairs of a group to one value of each rank, in order."""
-    ordered, kept = f"ordered_{level}", f"kept_{level}"
-    ranks = _part(column(ordered), 1)
-    behind = call("arraySlice", call("arrayPushBack", ranks, number(_NO_RANK)), number(2))
-    is_last = exp.NEQ(this=_part(column("one"), 1), expression=column("next"))
-    greatest = call("arrayFilter", function_of("one", "next", body=is_last), column(ordered), behind)
-    floats = arrays.values.copy()
-    if arrays.side.table != "Float64":
-        floats = call("arrayMap", function_of("one", body=call("toFloat64", column("one"))), floats)
-    return [
-        [(ordered, call("arraySort", column(f"a{level}_0_0")))],
-        [(kept, greatest)],
-        [(arrays.ranks.name, _part(column(kept), 1)), (arrays.values.name, _part(column(kept), 2))],
-        [(arrays.floats.name, floats)],
-    ]
+def _layers(arrays: _Compared) -> list[list[_Named]]:
+    """The arrays, the median of the floats and that of their distances from it, as far as they are asked for.
 
-
-def _further(arrays: _Compared) -> list[list[tuple[str, Expr]]]:
-    """The median of the floats, and of their distances from it, where they are asked for."""
+    Columns of one layer name those before them, for each layer is a SELECT; the middle, which names its two ends ten
+    times, has one of its own.
+    """
+    layers = [_one_each(arrays)]
     if arrays.reduced.function not in _WITH_MEDIAN:
-        return []
-    layers = _median_of(arrays.floats, arrays.named("middle"))
+        return layers
+    ends, middle = _median_of(arrays.floats, arrays.named("middle"))
+    layers = [[*layers[0], *ends], middle]
     if arrays.reduced.function == "outliers":
-        distances = call("arrayMap", function_of("one", body=arrays.away()), arrays.floats.copy())
+        distances = call("arrayMap", function_of("one", body=arrays.away()), arrays.floats)
         layers += _median_of(distances, arrays.named("typical"))
     return layers
 
 
-def _median_of(floats: Expr, name: str) -> list[list[tuple[str, Expr]]]:
-    """What lies in the middle: NaN between the two infinities, and of two that are equal the one."""
-    ordered = column(f"{name}_of")
-    size = call("length", ordered.copy())
-    at = [call("intDiv", exp.Add(this=size.copy(), expression=number(more)), number(2)) for more in (1, 2)]
-    ends = [call("arrayElement", ordered.copy(), one) for one in at]
-    low, high = column(f"{name}_low"), column(f"{name}_high")
-    apart = exp.Paren(this=exp.Sub(this=high.copy(), expression=low.copy()))
-    half = exp.Add(this=low.copy(), expression=exp.Div(this=apart.copy(), expression=number(2)))
-    halves = [exp.Div(this=end.copy(), expression=number(2)) for end in (low, high)]
-    whole = exp.Add(this=halves[0], expression=halves[1])
-    is_one = exp.EQ(this=low.copy(), expression=high.copy())
-    middle = call("multiIf", is_one, low.copy(), call("isFinite", apart), half, whole)
-    return [
-        [(ordered.name, call("arraySort", floats.copy()))],
-        [(low.name, ends[0]), (high.name, ends[1])],
-        [(name, middle)],
-    ]
+def _one_each(arrays: _Compared) -> list[_Named]:
+    """From the sorted pairs of a group to one value of each rank, in order."""
+    pairs, kept = f"a{arrays.level}_0_0", arrays.named("kept")
+    behind = call("arraySlice", call("arrayPushBack", _part(column(pairs), 1), number(_NO_RANK)), number(2))
+    is_last = exp.NEQ(this=_part(column("one"), 1), expression=column("next"))
+    greatest = call("arrayFilter", function_of("one", "next", body=is_last), column(pairs), behind)
+    found = [(kept, greatest)]
+    found += [(made.name, _part(column(kept), at)) for at, made in enumerate((arrays.ranks, arrays.values), 1)]
+    if arrays.floats.name != arrays.values.name:
+        of_floats = function_of("one", body=call("toFloat64", column("one")))
+        found.append((arrays.floats.name, call("arrayMap", of_floats, arrays.values)))
+    return found
+
+
+def _median_of(floats: Expr, name: str) -> tuple[list[_Named], list[_Named]]:
+    """The two values in the middle, and what lies there.
+
+    That is NaN between the two infinities, and of two that are equal the one.
+    """
+    ordered, low, high = (f"{name}_{part}" for part in ("of", "low", "high"))
+    ends = [(ordered, call("arraySort", floats))]
+    for end, more in ((low, 1), (high, 2)):
+        size = exp.Add(this=call("length", column(ordered)), expression=number(more))
+        ends.append((end, call("arrayElement", column(ordered), call("intDiv", size, number(2)))))
+    half = exp.Add(this=column(low), expression=half_of(exp.Paren(this=_apart(high, low))))
+    whole = exp.Add(this=half_of(column(low)), expression=half_of(column(high)))
+    is_one = exp.EQ(this=column(low), expression=column(high))
+    middle = call("multiIf", is_one, column(low), call("isFinite", _apart(high, low)), half, whole)
+    return ends, [(name, middle)]
+
+
+def _apart(high: str, low: str) -> Expr:
+    return exp.Sub(this=column(high), expression=column(low))
 
 
 def _part(pair: Expr, at: int) -> Expr:
@@ -214,7 +226,7 @@ def _part(pair: Expr, at: int) -> Expr:
 
 def _distance(compared: _Compared) -> Expr:
     """The greatest value less the least, of integers in 128 bits; two infinities that are equal are 0 apart."""
-    most, least = (call(name, compared.values.copy()) for name in ("arrayMax", "arrayMin"))
+    most, least = (call(name, compared.values) for name in ("arrayMax", "arrayMin"))
     if not compared.side.is_float:
         return exp.Paren(this=exp.Sub(this=wide(most), expression=wide(least)))
     apart = exp.Sub(this=most, expression=least)
@@ -224,22 +236,23 @@ def _distance(compared: _Compared) -> Expr:
 def _finite(value: Expr, compared: _Compared) -> Expr:
     """A float, NULL where it is NaN, and where it is infinite though all that it was made of is finite."""
     is_infinite = function_of("one", body=call("isInfinite", column("one")))
-    infinite = call("arrayCount", is_infinite, compared.floats.copy())
+    infinite = call("arrayCount", is_infinite, compared.floats)
     overflown = exp.And(this=call("isInfinite", value.copy()), expression=exp.EQ(this=infinite, expression=number(0)))
     return call("if", exp.Or(this=overflown, expression=call("isNaN", value.copy())), exp.null(), value)
 
 
 def _spread(compared: _Compared) -> Made:
     median = call("nullIf", call("abs", column(compared.named("middle"))), number(0))
-    share = exp.Div(this=_distance(compared), expression=median)
+    share = compared.once("share", exp.Div(this=_distance(compared), expression=median))
     return Made((_finite(share, compared) if compared.side.is_float else share,), "Float64", is_float=True)
 
 
 def _skew(compared: _Compared) -> Made:
+    distance = compared.once("apart", _distance(compared))
     if compared.side.is_float:
-        return Made((_finite(_distance(compared), compared),), "Float64", is_float=True)
+        return Made((_finite(distance, compared),), "Float64", is_float=True)
     table = "UInt64" if compared.side.table == "UInt64" else "Int64"
-    return Made((within(_distance(compared), table),), table)
+    return Made((within(distance, table),), table)
 
 
 def _median(compared: _Compared) -> Made:
@@ -251,10 +264,9 @@ def _median(compared: _Compared) -> Made:
 
 
 def _zscore(compared: _Compared) -> Made:
-    floats = compared.floats
-    mean = call("arrayAvg", floats.copy())
-    above = exp.Sub(this=call("arrayMax", floats.copy()), expression=mean.copy())
-    below = exp.Sub(this=mean, expression=call("arrayMin", floats.copy()))
+    mean = call("arrayAvg", compared.floats)
+    above = exp.Sub(this=call("arrayMax", compared.floats), expression=mean.copy())
+    below = exp.Sub(this=mean, expression=call("arrayMin", compared.floats))
     deviation = call("nullIf", finite(compared.of_floats("stddevPopStable")), number(0))
     return Made((finite(exp.Div(this=call("greatest", above, below), expression=deviation)),), "Float64", is_float=True)
 
@@ -268,23 +280,23 @@ def _outliers(compared: _Compared) -> Made:
     is_far = exp.GT(this=compared.away(), expression=exp.Mul(this=limit, expression=exp.Paren(this=unit)))
     is_known = exp.And(this=exp.GT(this=typical, expression=number(0)), expression=call("isFinite", typical.copy()))
     test = function_of("rank", "one", body=exp.And(this=is_known, expression=is_far))
-    far = call("arrayFilter", test, compared.ranks.copy(), compared.floats.copy())
+    far = call("arrayFilter", test, compared.ranks, compared.floats)
     return Made((far,), f"Array({compared.axis.table})", is_nullable=False)
 
 
 def _slowest(compared: _Compared) -> Made:
-    first = call("indexOf", compared.values.copy(), call("arrayMax", compared.values.copy()))
-    return Made((call("arrayElement", compared.ranks.copy(), first),), compared.axis.table, is_nullable=False)
+    first = call("indexOf", compared.values, call("arrayMax", compared.values))
+    return Made((call("arrayElement", compared.ranks, first),), compared.axis.table, is_nullable=False)
 
 
 def _agree(compared: _Compared) -> Made:
     # arrayDistinct compares bits, and of the many NaN there is one left here.
-    same = exp.LTE(this=call("length", call("arrayDistinct", compared.values.copy())), expression=number(1))
+    same = exp.LTE(this=call("length", call("arrayDistinct", compared.values)), expression=number(1))
     return Made((same,), "UInt8", is_nullable=False)
 
 
 def _slope(compared: _Compared) -> Made:
-    at = call("arrayMap", function_of("one", body=call("toFloat64", column("one"))), compared.ranks.copy())
+    at = call("arrayMap", function_of("one", body=call("toFloat64", column("one"))), compared.ranks)
     slope = _part(compared.of_floats("simpleLinearRegression", at), 1)
     return Made((call("if", call("isFinite", slope.copy()), slope, exp.null()),), "Float64", is_float=True)
 

@@ -291,9 +291,9 @@ def _histogram(asked: _Call) -> Made:
 def _counts(inside: Sequence[Expr], *, stretches: Expr) -> Expr:
     """How many values lie in each of some equal stretches; halves, for the distance of two floats may overflow."""
     (values,) = inside
-    low, high = (_half(call(name, values.copy())) for name in ("arrayMin", "arrayMax"))
+    low, high = (half_of(call(name, values.copy())) for name in ("arrayMin", "arrayMax"))
     share = exp.Div(
-        this=exp.Paren(this=exp.Sub(this=_half(column("v")), expression=low.copy())),
+        this=exp.Paren(this=exp.Sub(this=half_of(column("v")), expression=low.copy())),
         expression=exp.Paren(this=exp.Sub(this=high.copy(), expression=low.copy())),
     )
     at = call("toUInt16", call("floor", exp.Mul(this=share, expression=stretches.copy())))
@@ -305,7 +305,8 @@ def _counts(inside: Sequence[Expr], *, stretches: Expr) -> Expr:
     return call("if", call("empty", values.copy()), call("emptyArrayUInt64"), each)
 
 
-def _half(value: Expr) -> Expr:
+def half_of(value: Expr) -> Expr:
+    """Half of a number."""
     return exp.Div(this=value, expression=number(2))
 
 

@@ -103,8 +103,8 @@ def grouped(
     if names:
         inner.group_by(*(column(name) for name in names), copy=False)
     for at, layer in enumerate(computed):
-        rows = exp.Select(from_=from_query(inner, f"groups_{level}_{at}"))
-        inner = rows.select(exp.Star(), *(alias(value, name) for name, value in layer), copy=False)
+        further = [alias(value, name) for name, value in layer]
+        inner = exp.Select(expressions=[exp.Star(), *further], from_=from_query(inner, f"groups_{level}_{at}"))
     outputs = {key.name: key.behind(name) for key, name in zip(keys, names, strict=True)}
     order = [part for side in outputs.values() for part in value_order(side, is_descending=False)]
     outputs |= {asked.name: output_of(one, columns) for (asked, one), columns in zip(made, inside, strict=True)}
