@@ -161,14 +161,13 @@ class ClickHouse:
             self._discard(client)
 
     async def _in_turn(self, query: _Query, asker: Asker) -> Table:
-        await self._turns.take(asker)
         held = HELD.get()
-        try:
-            if held is not None:
-                await held.admit()
-        except BaseException:
+        await self._turns.take(asker)
+        while held is not None and not held.has_room:
+            # Nobody waits for room with a handle in hand: who fills it may need one to be done.
             self._turns.give_back(asker)
-            raise
+            await held.admit()
+            await self._turns.take(asker)
         self._metrics.handles_held.inc()
         loop = asyncio.get_running_loop()
 

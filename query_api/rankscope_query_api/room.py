@@ -71,6 +71,11 @@ class Holding:
         self.end()
         self._dropped()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another query may bring rows for this request."""
+        return not self._room.is_full(beside=self)
+
     async def admit(self) -> None:
         """Returns once another query may bring rows for this request.
 
@@ -93,6 +98,10 @@ class Room:
         self._most = settings.query_max_answers_bytes
         self._timeout_s = settings.query_timeout_s
 
+    def is_full(self, *, beside: Holding) -> bool:
+        """Whether the answers of others take more than there is."""
+        return sum(other.held_bytes for other in self.holdings - {beside}) > self._most
+
     async def make(self, *, beside: Holding) -> None:
         """Waits for room, and makes it by dropping readers that take nothing.
 
@@ -100,7 +109,7 @@ class Room:
             BusyError: There is none after as long as a query may run.
         """
         ends_at = time.monotonic() + self._timeout_s
-        while sum(other.held_bytes for other in self.holdings - {beside}) > self._most:
+        while self.is_full(beside=beside):
             slowest = max(self.holdings - {beside}, key=lambda other: other.waited_s)
             if slowest.waited_s >= min(LEAST_PATIENCE_S, self.patience_s):
                 slowest.drop()
