@@ -27,7 +27,7 @@
 
 typedef float floats __attribute__((vector_size(WIDTH), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(WIDTH), aligned(4), may_alias));
-typedef uint32_t words __attribute__((vector_size(WIDTH), aligned(4), may_alias));
+typedef uint32_t words __attribute__((vector_size(WIDTH), aligned(1), may_alias)); /* of halves and bytes, too */
 typedef uint64_t pairs __attribute__((vector_size(WIDTH), aligned(4), may_alias));
 typedef double doubles __attribute__((vector_size(WIDTH), aligned(8), may_alias));
 typedef int64_t longs __attribute__((vector_size(WIDTH), aligned(8), may_alias));
