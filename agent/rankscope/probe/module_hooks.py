@@ -114,6 +114,7 @@ class ModuleHooks:
     def _unhook(self, known: int) -> None:
         del self._hooked[known]
         self._subjects.pop(known, None)
+        self._capture.outputs.forget()  # what it knows is by the subject's id, which may soon be another's
         for handle in self._handles.pop(known):
             handle.remove()
 

@@ -60,7 +60,7 @@ class Outputs:
         self._calls.clear()
 
     def forget(self) -> None:
-        """What is asked for has changed: no output is the usual one any more."""
+        """What is asked for or hooked has changed: no output is the usual one any more."""
         self._usual.clear()
 
     def see(self, subject: Subject, output: object) -> None:

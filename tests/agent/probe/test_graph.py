@@ -8,9 +8,9 @@ from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as check
 
 from rankscope.probe.adapters import guess_type
 from rankscope.probe.attach import attach
-from rankscope.probe.configuration import CaptureConfiguration
+from rankscope.probe.configuration import CaptureConfiguration, Trigger
 from rankscope.probe.graph import nodes_of, observed, written_class
-from tests.agent.probe.trainings import LAYERS, Block, Model, Recorded, Row
+from tests.agent.probe.trainings import ACTIVATION, LAYERS, Block, Model, Recorded, Row
 
 
 def paths(model: nn.Module) -> list[str]:
@@ -127,6 +127,20 @@ def test_a_model_that_changes_is_told_again_and_its_new_modules_are_looked_at() 
     assert trainable == [[1], [0]]
     looked_at = [row["step"] for row in recorded.exporter.rows("tensor_stats") if row["name"] == "blocks.1"]
     assert looked_at == [0, 1, 2, 3]
+
+
+def test_what_a_breakpoint_sees_is_never_taken_for_the_usual_output_of_a_module_that_is_gone() -> None:
+    recorded, model = Recorded(), nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    trigger = Trigger(node="2", predicate="tensor.std > 1e9")
+    attach(recorded.run, model, configuration=CaptureConfiguration(every=1, budget=None, triggers=(trigger,)))
+
+    for step in range(40):
+        with recorded.run.step(step):
+            model(torch.ones(1, 4)).sum().backward()
+        model[0], model[2] = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    rows = recorded.rows("tensor_stats", name="2", role=ACTIVATION)
+    assert [row["step"] for row in rows if row["std"] is not None] == list(range(40))
 
 
 def test_parameters_loaded_by_assignment_change_no_graph() -> None:
