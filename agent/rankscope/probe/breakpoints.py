@@ -11,7 +11,7 @@ What goes wrong in here, a callback's exception too, is counted and said, and tr
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
@@ -45,7 +45,7 @@ class Actions(Protocol):
         """Keep the values of a row's tensor: these; None: those that it has in the next step."""
         ...
 
-    def raise_level(self, row: Row, level: int, /, *, steps: int) -> object:
+    def raise_level(self, row: Row, level: int, /, *, steps: int, cause: str) -> object:
         """Look at a row's node as a probe level does, for the next so many steps."""
         ...
 
@@ -173,9 +173,9 @@ class Breakpoints:
         if armed is None:
             return
         with self._lock:
-            rows = self._live([row], self._alone, armed=armed)
-            for each in tuple(armed):
-                self._judge(each, [row], live=rows, values=values)
+            live = self._live([row], self._alone, armed=armed)
+            hits = [self._judge(each, [row], live=live, values=values) for each in tuple(armed)]
+        _raise_first(hits)
 
     def settled(self, rows: Sequence[Row]) -> None:
         """Judge the relaxed ones of the rows of a step.
@@ -185,7 +185,7 @@ class Breakpoints:
         """
         if not self._relaxed or not rows:
             return
-        raised: BreakpointHit | None = None
+        hits: list[BreakpointHit | None] = []
         with self._lock:
             live = self._live(rows, self._together, armed=self._relaxed)
             parts: dict[tuple[int, ...], LiveRows] = {}
@@ -193,12 +193,8 @@ class Breakpoints:
                 some = parts.get(places)
                 if some is None:  # those of the same rows share one reading of them
                     some = parts[places] = live if len(places) == len(rows) else live.at(places)
-                try:
-                    self._judge(armed, [rows[place] for place in places], live=some)
-                except BreakpointHit as hit:
-                    raised = raised or hit
-        if raised is not None:
-            raise raised
+                hits.append(self._judge(armed, [rows[place] for place in places], live=some))
+        _raise_first(hits)
 
     def _live(self, rows: Sequence[Row], columns: Columns, *, armed: Sequence[Armed]) -> LiveRows:
         """The rows as conditions read them."""
@@ -227,19 +223,24 @@ class Breakpoints:
         self._places[len(rows)] = subjects, concerned
         return concerned
 
-    def _judge(self, armed: Armed, rows: Sequence[Row], *, live: LiveRows, values: Tensor | None = None) -> None:
-        """Ask one condition of rows, and do what its hits do."""
+    def _judge(
+        self, armed: Armed, rows: Sequence[Row], *, live: LiveRows, values: Tensor | None = None
+    ) -> BreakpointHit | None:
+        """Ask one condition of rows, and do what its hits do; what they raise waits until all have been judged."""
         try:
             held = armed.predicate.evaluator.matches(live)
         except Exception as error:  # one breakpoint's fault is not the others'
             armed.remove()
             logger.warning("breakpoint %s is removed, since it cannot be judged", armed.name, exc_info=error)
-            return
+            return None
+        raised: BreakpointHit | None = None
         for place, row in enumerate(rows) if True in held else ():
             if held[place] and armed.is_enabled and armed.counts():
-                self._hit(armed, row, seen=armed.predicate.evaluator.seen(place), values=values)
+                hit = self._hit(armed, row, seen=armed.predicate.evaluator.seen(place), values=values)
+                raised = raised or hit
+        return raised
 
-    def _hit(self, armed: Armed, row: Row, *, seen: Mapping[str, Any], values: Tensor | None) -> None:
+    def _hit(self, armed: Armed, row: Row, *, seen: Mapping[str, Any], values: Tensor | None) -> BreakpointHit | None:
         trigger = armed.trigger
         mode = "precise" if trigger.precise else "relaxed"
         fired = Fired(armed.name, trigger.predicate, mode, str(trigger.action), armed.hits)
@@ -249,7 +250,7 @@ class Breakpoints:
         if trigger.once:
             armed.remove()
         self._call_back(armed, event)
-        self._act(armed, row, event=event, values=values)
+        return self._act(armed, row, event=event, values=values)
 
     @staticmethod
     def _call_back(armed: Armed, event: HitEvent) -> None:
@@ -263,14 +264,19 @@ class Breakpoints:
                 text = "the callback of breakpoint %s failed; training goes on, and further failures are only counted"
                 logger.warning(text, armed.name, exc_info=error)
 
-    def _act(self, armed: Armed, row: Row, *, event: HitEvent, values: Tensor | None) -> None:
+    def _act(self, armed: Armed, row: Row, *, event: HitEvent, values: Tensor | None) -> BreakpointHit | None:
         trigger = armed.trigger
         if trigger.action == Action.CAPTURE:
             self._actions.keep(row, values, cause=armed.name)
         elif trigger.action == Action.LEVEL:
-            self._actions.raise_level(row, trigger.level, steps=trigger.steps)
-        elif trigger.action == Action.RAISE:
-            raise BreakpointHit(told(event), event)
+            self._actions.raise_level(row, trigger.level, steps=trigger.steps, cause=armed.name)
+        return BreakpointHit(told(event), event) if trigger.action == Action.RAISE else None
+
+
+def _raise_first(hits: Iterable[BreakpointHit | None]) -> None:
+    for hit in hits:
+        if hit is not None:
+            raise hit
 
 
 if TYPE_CHECKING:

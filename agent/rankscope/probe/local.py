@@ -6,7 +6,7 @@ a few comparisons a step.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,17 +36,17 @@ _DEPTHS = {0: Depth.NONE, 1: Depth.NORMS, 2: Depth.TABLE, 3: Depth.VALUES}
 
 
 class Raised(NamedTuple):
-    """A tensor that is looked at more closely for some steps, because of a hit.
+    """A node that is looked at more closely for some steps, because of a hit.
 
     Attributes:
-        key: The tensor.
+        node: Its path.
         depth: How closely.
-        until: Last step, inclusive.
+        cause: Name of the breakpoint.
     """
 
-    key: Key
+    node: str
     depth: Depth
-    until: int
+    cause: str
 
 
 class LocalProbe:
@@ -74,7 +74,9 @@ class LocalProbe:
         self._around = Surroundings(header, _of_modules(watch), is_on_host=self._is_on_host)
         self.breakpoints = Breakpoints(watch.recording, self, around=self._around)
         self._subscribers = Subscribers(watch.recording, is_late=not self._is_on_host)
-        self._levels: tuple[Raised, ...] = ()
+        self._step = 0
+        self._levels: dict[Raised, int] = {}  # the last step of each, inclusive
+        self._causes: Mapping[Key, str] = {}
         self._raised: Mapping[Key, Depth] = {}
         self._raised_for: object = None
         self._configuration = watch.configuration
@@ -152,18 +154,25 @@ class LocalProbe:
         """What is armed and what hits have raised, a step beginning."""
         if self.watch.configuration is not self._configuration:
             self._change(self.watch.configuration)
+        self._step = step
         if self._levels:
-            self._levels = tuple(raised for raised in self._levels if raised.until >= step)
+            self._levels = {raised: until for raised, until in self._levels.items() if until >= step}
         asked = self.watch.keeper.asked
-        state = self.breakpoints.version, self._levels, bool(asked)
+        state = self.breakpoints.version, tuple(self._levels), bool(asked)
         if state != self._raised_for or asked:
-            merged: dict[Key, Depth] = {}
-            levels = ((raised.key, raised.depth) for raised in self._levels)
-            kept = ((key, Depth.TABLE) for key in asked)
-            for key, depth in chain(self.breakpoints.depths(), levels, kept):
-                merged[key] = max(depth, merged.get(key, Depth.NONE))
-            self._raised, self._raised_for = merged, state
+            levels = [(key, raised) for raised in self._levels for key in self.watch.keys_of(raised.node)]
+            self._causes = {key: raised.cause for key, raised in levels if raised.depth is Depth.VALUES}
+            self._raised, self._raised_for = self._merged(levels, asked), state
         return self._raised
+
+    def _merged(self, levels: Sequence[tuple[Key, Raised]], asked: Iterable[Key]) -> Mapping[Key, Depth]:
+        """How closely to look at what breakpoints, levels and captures ask for: as the one that asks most."""
+        by_level = ((key, raised.depth) for key, raised in levels)
+        kept = ((key, Depth.TABLE) for key in asked)
+        merged: dict[Key, Depth] = {}
+        for key, depth in chain(self.breakpoints.depths(), by_level, kept):
+            merged[key] = max(depth, merged.get(key, Depth.NONE))
+        return merged
 
     def precise(self, key: Key) -> bool:
         """Whether a breakpoint judges it before training goes on."""
@@ -171,8 +180,9 @@ class LocalProbe:
 
     def measured(self, row: Row, values: Tensor) -> None:
         """Judge a row before training goes on, and keep its values if its level is raised so far."""
-        if self._raised.get(row.subject.key) is Depth.VALUES:
-            self.keep(row, values, cause=CAPTURE)
+        cause = self._causes.get(row.subject.key)
+        if cause is not None:
+            self.keep(row, values, cause=cause)
         self.breakpoints.measured(row, values)
 
     def settled(self, rows: Sequence[Row]) -> None:
@@ -196,17 +206,16 @@ class LocalProbe:
 
     def keep(self, row: Row, values: Tensor | None, *, cause: str) -> None:
         """Keep the values of a row's tensor: these; None: those that it has in the next step."""
-        keeper, subject, kept = self.watch.keeper, row.subject, self.configuration.values
+        keeper, subject = self.watch.keeper, row.subject
         if values is None:
-            keeper.ask([subject.key[0]], cause=cause, roles=[role_of(subject.role)], values=kept)
-            return
-        keeper.keep(subject, values, phase=row.phase, microstep=row.microstep, cause=cause, values=kept)
+            keeper.ask([subject.key[0]], cause=cause, roles=[role_of(subject.role)])
+        else:
+            keeper.keep(subject, values, phase=row.phase, microstep=row.microstep, cause=cause)
 
-    def raise_level(self, row: Row, level: int, *, steps: int) -> None:
-        """Look at a row's node as a probe level does, for the next so many steps."""
-        keys = self.watch.keys_of(row.subject.key[0])
-        more = tuple(Raised(key, _DEPTHS[level], row.step + steps) for key in keys)
-        self._levels = (*self._levels, *(raised for raised in more if raised not in self._levels))
+    def raise_level(self, row: Row, level: int, *, steps: int, cause: str) -> None:
+        """Look at a row's node as a probe level does, for the next so many steps; the row may be of the one before."""
+        raised = Raised(row.subject.key[0], _DEPTHS[level], cause)
+        self._levels[raised] = max(self._step + steps, self._levels.get(raised, 0))
 
     # Nodes and conditions.
 

@@ -14,8 +14,9 @@ from rankscope.probe.budget import Budget
 from rankscope.probe.depth import Depth
 from rankscope.probe.meters import DeviceMeter
 from rankscope_proto.names import Phase, Role
+from tests.agent.probe.devices import HostAsDevice
 from tests.agent.probe.test_local_probe import Trained
-from tests.agent.probe.trainings import hook_count, names
+from tests.agent.probe.trainings import Criterion, Model, Recorded, batches, hook_count, names, train, watching
 from tests.ground.stores import Store
 from tests.proto.batches import insert
 
@@ -237,7 +238,7 @@ def test_whoever_raises_keeps_no_other_from_what_a_hit_does(trained: Trained) ->
 def test_every_hit_of_a_relaxed_breakpoint_that_raises_is_recorded(trained: Trained) -> None:
     armed(trained.probe, "blocks.*", OUTPUT, action=Action.RAISE)
 
-    with pytest.raises(BreakpointHit, match="fired on blocks.0 "):
+    with pytest.raises(BreakpointHit, match=r"fired on blocks\.0 "):
         trained.advance()
 
     assert names(trained.recorded.rows("hits")) == ["blocks.0", "blocks.1", "blocks.2"]
