@@ -74,6 +74,7 @@ class HitEvent:
         microstep: Gradient-accumulation index inside it.
         breakpoint: Its name.
         node: Path of the tensor it fired on.
+        module: Path of the module it belongs to.
         role: What the tensor is.
         count: Which hit of this breakpoint in this process, from 1.
         seen: What its condition saw, as a query writes it.
@@ -84,6 +85,7 @@ class HitEvent:
     microstep: int
     breakpoint: str
     node: str
+    module: str
     role: Role
     count: int
     seen: Mapping[str, Seen]

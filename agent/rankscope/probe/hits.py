@@ -43,8 +43,18 @@ def hit_event(fired: Fired, row: Row, *, seen: Mapping[str, Any], time_ns: int) 
         time_ns: Wall clock now.
     """
     shown = {name: _plain(value) for name, value in seen.items()}
-    role = role_of(row.subject.role)
-    return HitEvent(time_ns, row.step, row.microstep, fired.name, row.subject.name, role, fired.ordinal, shown)
+    subject = row.subject
+    return HitEvent(
+        time_ns,
+        row.step,
+        row.microstep,
+        fired.name,
+        subject.name,
+        subject.module,
+        role_of(subject.role),
+        fired.ordinal,
+        shown,
+    )
 
 
 def _plain(value: Any) -> Seen:

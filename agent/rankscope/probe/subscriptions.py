@@ -221,11 +221,9 @@ def _tell(stream: Stream, events: Iterable[ProbeEvent]) -> None:
     for event in events:
         if not stream.wants(type(event)):
             continue
-        if isinstance(event, StatisticsEvent) and not stream.wants_node(event.node, event.module, role=event.role):
-            continue
-        if isinstance(event, HitEvent) and not stream.wants_node(event.node, "", role=event.role):
-            continue
-        stream.offer(event)
+        is_of_node = isinstance(event, StatisticsEvent | HitEvent)
+        if not is_of_node or stream.wants_node(event.node, event.module, role=event.role):
+            stream.offer(event)
 
 
 def statistics_event(row: Row) -> StatisticsEvent:

@@ -104,6 +104,19 @@ class ProbeContract:
         }
         assert {type(event) for event in told} == {StatisticsEvent}
 
+    def test_a_subscriber_to_a_module_is_told_of_hits_on_its_tensors(self, source: Source) -> None:
+        module = source.tensor.rpartition(".")[0]
+        source.probe.set_breakpoint(Trigger(node=source.tensor, predicate='tensor.role == "weight" and tensor.l2 > 0'))
+
+        with source.probe.subscribe(EventFilter(nodes=(module,), kinds=(HitEvent,))) as events:
+            source.advance()
+            source.close()
+            told = list(events)
+
+        assert [(event.node, event.module) for event in told if isinstance(event, HitEvent)] == [
+            (source.tensor, module)
+        ]
+
     def test_what_finds_no_room_is_counted_and_told_as_a_gap(self, source: Source) -> None:
         with source.probe.subscribe(EventFilter(kinds=(StatisticsEvent,))) as everything:
             slow = source.probe.subscribe(EventFilter(kinds=(StatisticsEvent,), most_waiting=2))
