@@ -229,11 +229,11 @@ class LocalProbe:
 
     def _take_triggers(self, configuration: CaptureConfiguration) -> None:
         """Arm the breakpoints of a configuration; those that the one before had, too, go on counting."""
+        for trigger in self._written.keys() - set(configuration.triggers):
+            self._written.pop(trigger).remove()
         checked = {
             trigger: self._checked(trigger) for trigger in configuration.triggers if trigger not in self._written
         }
-        for trigger in self._written.keys() - set(configuration.triggers):
-            self._written.pop(trigger).remove()
         self._written |= {trigger: self.breakpoints.add(trigger, asked) for trigger, asked in checked.items()}
 
     def _checked(self, trigger: Trigger) -> Predicate:

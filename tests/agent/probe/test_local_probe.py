@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -151,6 +152,19 @@ def test_a_breakpoint_of_the_configuration_that_cannot_be_armed_is_refused_befor
         attach(recorded.run, model, configuration=CaptureConfiguration(triggers=(trigger,)))
 
     assert hook_count(*model.modules()) == 0
+
+
+def test_breakpoints_of_a_configuration_are_gone_though_those_of_the_next_cannot_be_armed(source: Trained) -> None:
+    shared = Trigger(node=source.tensor, predicate="tensor.l2 > 0", name="shared")
+    gone, wrong = replace(shared, name="gone"), replace(shared, node="nowhere")
+    source.probe.configure(replace(EVERY_STEP, triggers=(shared, gone)))
+    source.advance()
+
+    source.probe.watch.configure(replace(EVERY_STEP, triggers=(shared, wrong)))  # as a file is taken: unchecked
+    source.advance()
+
+    hits = source.recorded.rows("hits", step=1)
+    assert {row["breakpoint"] for row in hits} == {"shared"}
 
 
 def test_a_further_model_has_paths_of_its_own(source: Trained) -> None:
