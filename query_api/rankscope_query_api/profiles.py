@@ -7,15 +7,17 @@ the middle one is shown beside the least and the greatest, and the answer says s
 The parts of a tensor that is sharded over ranks make up the whole. Where the ranks hold more elements together than
 the tensor has, it is there several times (sharded within nodes, copied over them): sums are divided by how often.
 Where they hold fewer, or no whole multiple, parts are missing, and the value is that of the parts that are there.
-A tensor that is not sharded is a copy, or the rank's own; of several ranks' values the middle one is shown.
+A tensor that is not sharded is a copy, or the rank's own; of several ranks' values the middle one is shown. A partial
+tensor is an addend of one that nobody has summed yet: its value is never that of the whole.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice, zip_longest
 
-from rankscope_proto.log2_histogram import quantile
+from rankscope_proto.log2_histogram import BUCKETS, quantile
 from rankscope_query_api.values import Record
 
 
@@ -99,16 +101,17 @@ def of_tensor(row: Record, how: Combining) -> Part:
         how: How the statistic is put together.
     """
     held, whole = row["held"], max(row["numel_global"], 1)
-    known = {"low": row["low"], "high": row["high"], "ranks": row["ranks"]}
+    known = {"low": row["low"], "high": row["high"], "ranks": row["ranks"], "mean": row["mean"]}
+    is_summed = not row["is_partial"]
     if not row["is_sharded"]:
         copies = max(row["ranks"], 1)
         counts = [count / copies for count in row["counts"]]
-        return Part(row["middle"], numel=held / copies, mean=row["mean"], counts=counts, is_whole=True, **known)
+        return Part(row["middle"], numel=held / copies, counts=counts, is_whole=is_summed, **known)
     copies = held / whole if held >= whole else 1.0
-    is_whole = held > 0 and held % whole == 0 and not row["is_partial"] and how is not Combining.NONE
+    is_whole = held > 0 and held % whole == 0 and is_summed and how is not Combining.NONE
     counts = [count / copies for count in row["counts"]]
     value = _COMBINED[how](_Sums.of(row, copies), row["middle"])
-    return Part(value, numel=held / copies, mean=row["mean"], counts=counts, is_whole=is_whole, **known)
+    return Part(value, numel=held / copies, counts=counts, is_whole=is_whole, **known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +136,15 @@ class _Sums:
 
     @classmethod
     def over(cls, parts: Sequence[Part]) -> "_Sums":
-        """The sums over parts."""
+        """The sums over parts; beyond any number, infinity: `math.fsum` and `**` raise there."""
         return cls(
-            math.fsum(one.value for one in parts),
-            math.fsum(one.value**2 for one in parts),
-            math.fsum(one.value * one.numel for one in parts),
-            math.fsum(one.value**2 * one.numel for one in parts),
-            math.fsum((one.value**2 + one.mean**2) * one.numel for one in parts),
-            math.fsum(one.mean * one.numel for one in parts),
-            math.fsum(one.numel for one in parts),
+            sum(one.value for one in parts),
+            sum(one.value * one.value for one in parts),
+            sum(one.value * one.numel for one in parts),
+            sum(one.value * one.value * one.numel for one in parts),
+            sum((one.value * one.value + one.mean * one.mean) * one.numel for one in parts),
+            sum(one.mean * one.numel for one in parts),
+            sum(one.numel for one in parts),
             min(one.low for one in parts),
             max(one.high for one in parts),
         )
@@ -149,7 +152,7 @@ class _Sums:
     def deviation(self) -> float:
         """Of all, from means and deviations of parts."""
         mean = self.means / self.numel
-        return math.sqrt(max(self.weighted_squares / self.numel - mean**2, 0.0))
+        return math.sqrt(max(self.weighted_squares / self.numel - mean * mean, 0.0))
 
     def root_mean_square(self) -> float:
         """Of all, from those of parts."""
@@ -177,7 +180,7 @@ def combined(parts: Sequence[Part], statistic: str) -> Part:
         statistic: Which statistic their values are.
     """
     how = combining_of(statistic)
-    counts = [math.fsum(column) for column in zip(*(one.counts for one in parts if one.counts), strict=True)]
+    counts = [sum(column) for column in islice(zip_longest(*(one.counts for one in parts), fillvalue=0.0), BUCKETS)]
     sums = _Sums.over(parts)
     value = parts[0].value if len(parts) == 1 else _COMBINED[how](sums, middle([one.value for one in parts]))
     if how is Combining.HISTOGRAM:

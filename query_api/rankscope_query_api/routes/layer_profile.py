@@ -120,8 +120,8 @@ def _items(rows: Sequence[Record], layers: Layers, *, query: ProfileQuery) -> It
     found: dict[int, dict[Layer, Part]] = {
         step: {layer: combined(parts, query.statistic) for layer, parts in at.items()} for step, at in cells.items()
     }
-    tensors = {layer: len(parts) for at in cells.values() for layer, parts in at.items()}
     if query.by == "layer":
+        tensors = {layer: len(parts) for at in cells.values() for layer, parts in at.items()}
         by_layer: dict[Layer, list[Part]] = defaultdict(list)
         for at in found.values():
             for layer, part in at.items():
@@ -135,7 +135,7 @@ def _items(rows: Sequence[Record], layers: Layers, *, query: ProfileQuery) -> It
         return
     for step, at in found.items():
         for layer in sorted(at, key=layers.place):
-            yield {"step": step, **_item(layer, at[layer], how=how), "tensors": tensors[layer]}
+            yield {"step": step, **_item(layer, at[layer], how=how), "tensors": len(cells[step][layer])}
 
 
 def _item(layer: Layer, part: Part, *, how: Combining) -> dict[str, Json]:
