@@ -3,35 +3,35 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import TypeVar
 
 from rankscope.tql import nodes
 from rankscope.tql.errors import Place, TqlTypeError
 from rankscope.tql.fields import SECTION, Entity, scope_entity
 from rankscope.tql.unknown import refuse_unknown
 
+_Node = TypeVar("_Node", bound=nodes.Node)
+
 
 def fields_in(node: object) -> Iterator[nodes.FieldRef]:
     """Every field under a node, in the order of the text."""
-    if isinstance(node, nodes.FieldRef):
-        yield node
-    elif isinstance(node, tuple):
-        for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
-            yield from fields_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
-    elif isinstance(node, nodes.Node):
-        for attribute in _parts(type(node)):
-            yield from fields_in(getattr(node, attribute))
+    return _of_kind(nodes.FieldRef, node)
 
 
 def calls_in(node: object) -> Iterator[nodes.Call]:
     """Every call under a node, in the order of the text."""
-    if isinstance(node, nodes.Call):
+    return _of_kind(nodes.Call, node)
+
+
+def _of_kind(kind: type[_Node], node: object) -> Iterator[_Node]:
+    if isinstance(node, kind):
         yield node
     if isinstance(node, tuple):
         for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
-            yield from calls_in(item)  # pyright: ignore[reportUnknownArgumentType] -- any node
+            yield from _of_kind(kind, item)  # pyright: ignore[reportUnknownArgumentType] -- any node
     elif isinstance(node, nodes.Node):
         for attribute in _parts(type(node)):
-            yield from calls_in(getattr(node, attribute))
+            yield from _of_kind(kind, getattr(node, attribute))
 
 
 @functools.cache
