@@ -1,6 +1,7 @@
 """What a watch cannot do for a model it is given, told when it is attached; never a reason not to train."""
 
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 
 from torch import nn
 
@@ -30,7 +31,7 @@ def about_filters(configuration: CaptureConfiguration, selection: Selection) -> 
     """Which globs name nothing, with the paths that look most like them."""
     filters = [("include", glob) for glob in configuration.include]
     for name, glob in [*filters, *(("exclude", glob) for glob in configuration.exclude)]:
-        if not any(CaptureConfiguration(include=(glob,)).wants(path) for path in selection.paths()):
+        if not any(fnmatchcase(path, glob) for path in selection.paths()):
             nearest = selection.nearest(glob)
             told = f"the nearest are {', '.join(nearest)}" if nearest else f"there are {_some(selection.paths())}"
             yield f"{name}={glob!r} matches no module and no parameter of the model; {told}"
