@@ -53,21 +53,15 @@ class Budget:
             return step % SHADOW != SHADOW - 1
         return step % self.stride == 0
 
-    def took(self, duration_ns: int, *, captured: bool) -> bool:
-        """Learn how long a step took.
-
-        Returns:
-            Whether the stride has been doubled for it.
-        """
+    def took(self, duration_ns: int, *, captured: bool) -> None:
+        """Learn how long a step took, and double the stride where capturing costs more than the budget."""
         (self._captured if captured else self._others).append(duration_ns)
         if self._share is None or self.stride >= MOST * self._every or not captured:
-            return False
+            return
         cost, error = self._cost_and_error()
-        if cost is None or cost - CERTAIN * error <= self._share:
-            return False
-        self.stride *= 2
-        self._captured.clear()
-        return True
+        if cost is not None and cost - CERTAIN * error > self._share:
+            self.stride *= 2
+            self._captured.clear()
 
     @property
     def cost(self) -> float | None:
