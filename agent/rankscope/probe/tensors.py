@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from rankscope.probe.torch_inner import is_transformed, local_part
+from rankscope.probe.torch_inner import is_fake, is_transformed, local_part
 
 PLAIN = (Tensor, nn.Parameter)
 """Types that are tensors of this rank and nothing else."""
@@ -68,7 +68,7 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
         return None
     if type(tensor) in PLAIN and tensor.dtype in _DENSE_FLOATS and tensor.layout is torch.strided:
         return Measurable(tensor.detach(), _plain_traits(tensor.dtype, tensor.shape))
-    if type(tensor).__name__ == "FakeTensor":
+    if is_fake(tensor):
         return None
     local, placement = local_part(tensor)
     if not (local.is_floating_point() or local.is_complex() or local.is_quantized):
