@@ -28,6 +28,7 @@ from rankscope.probe.outputs import ACTIVATION, Outputs
 from rankscope.probe.parameters import Parameters, Tracked
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
+from rankscope.probe.selection import OF_PARAMETERS
 from rankscope.probe.sheet import Sheet, meter_of
 from rankscope.probe.tensors import PLAIN
 from rankscope.probe.torch_inner import current_backward, is_sole_hook, leaves_out_itself, trains_alone
@@ -40,7 +41,6 @@ non-finite would otherwise pay for a full capture in every step to its end."""
 
 _BACKWARD = Phase.BACKWARD.code
 _LOCAL, _REDUCED = TENSOR_FLAGS["local"], TENSOR_FLAGS["reduced"]
-_OF_PARAMETERS = (Role.WEIGHT, Role.GRAD, Role.GRAD_INCREMENT, Role.UPDATE)
 
 
 class Capture:
@@ -222,7 +222,7 @@ class Capture:
     def _arm(self) -> None:
         """Look at all weights and gradients that the configuration wants in this step."""
         self._least = self._depth
-        if any(self._configuration.wants_role(role) for role in _OF_PARAMETERS):
+        if any(self._configuration.wants_role(role) for role in OF_PARAMETERS):
             self._parameters.arm(self._local_gradient)
 
     def _local_gradient(self, tracked: Tracked) -> None:
