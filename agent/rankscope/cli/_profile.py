@@ -110,7 +110,7 @@ def _say_profile(answer: Json, *, by_step: bool) -> None:
     steps = answer["from"] if answer["from"] == answer["to"] else f"{answer['from']} to {answer['to']}"
     if items:
         say(f"{answer['statistic']} of {answer['role']} at step {steps}")
-    say_table(_by_layer(items) if by_step else _lines(items), ("layer", "type", "value", "low", "high", "bar"))
+    say_table(by_layer(items) if by_step else _lines(items), ("layer", "type", "value", "low", "high", "bar"))
     if gaps := answer["gaps"]:
         say_aside(f"{plural(len(gaps), 'gap')}: not everything was captured; --json tells what")
     if answer["truncated"]:
@@ -122,13 +122,15 @@ def _lines(items: Sequence[Item]) -> list[dict[str, Any]]:
     return [_line(item) | {"bar": bar} for item, bar in zip(items, bars, strict=True)]
 
 
-def _by_layer(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """A line a layer: its last value, and a bar for each step."""
-    layers: dict[str, list[Item]] = {}
-    for item in items:
-        layers.setdefault(item["layer"], []).append(item)
-    bars = iter(bars_of([item["value"] for of_layer in layers.values() for item in of_layer]))
-    return [_line(found[-1]) | {"bar": "".join(next(bars) for _ in found)} for found in layers.values()]
+def by_layer(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """A line a layer: its last value, and a bar for each step, "·" where it has none; items are in order of step."""
+    bars = bars_of([item["value"] for item in items])
+    at = {(item["layer"], item["step"]): bar for item, bar in zip(items, bars, strict=True)}
+    steps = dict.fromkeys(item["step"] for item in items)
+    last = {item["layer"]: item for item in items}
+    return [
+        _line(item) | {"bar": "".join(at.get((layer, step), "·") for step in steps)} for layer, item in last.items()
+    ]
 
 
 def _line(item: Item) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.cli._profile import bars_of
+from rankscope.cli._profile import bars_of, by_layer
 from tests.cli.programs import rankscope
 from tests.query_api import story
 
@@ -43,6 +43,17 @@ def test_a_run_is_asked_for_by_its_name_whatever_characters_that_has(served: str
     answer = rankscope(command, "night run #2?", "--url", served, home=tmp_path)
 
     assert "no run 'night run #2?' in project" in answer.stderr
+
+
+def test_the_bars_of_a_step_stand_below_each_other_though_a_layer_is_missing_in_it() -> None:
+    found = [(0, "a", 1.0), (1, "a", 4.0), (1, "b", 2.0), (2, "a", 4.0), (2, "b", 1.0)]
+    items = [
+        {"step": step, "layer": of, "layer_type": "mlp", "value": value, "is_whole": True} for step, of, value in found
+    ]
+
+    lines = by_layer(items)
+
+    assert [(line["layer"], line["value"], line["bar"]) for line in lines] == [("a", "4", "▁██"), ("b", "1", "·▅▁")]
 
 
 @pytest.mark.parametrize(
