@@ -5,7 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from rankscope_query_api.tql_sql.seen import keys_statement
+from rankscope.tql.completion import complete as completed
+from rankscope_query_api.tql_sql.seen import keys_statement, values_statement
 from tests.query_api import story
 from tests.query_api.asking import error_in
 
@@ -99,3 +100,25 @@ async def test_a_prefix_that_is_sql_stays_a_value(client: httpx.AsyncClient) -> 
 
 def test_scopes_without_stored_keys_are_not_asked_for() -> None:
     assert keys_statement("run.config", project="p", run=None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ('attr."odd key" == "x', ("attr", "odd key")),
+        ('hit.seen."module.path" == "lay', ("hit.seen", "module.path")),
+        ("hit.seen.module.path in ['a', ", ("hit.seen", "module.path")),
+        ('metric.reward == "', None),
+        ('run.config.device == "', None),
+    ],
+)
+def test_values_are_asked_for_where_a_scope_holds_texts(text: str, asked: tuple[str, str] | None) -> None:
+    assert completed(text).values_of == asked
+
+
+def test_what_a_breakpoint_saw_is_read_from_its_hits() -> None:
+    statement = values_statement(("hit.seen", "module.path"), project="p", run=None, prefix="lay", limit=9)
+
+    assert statement
+    assert "SELECT arrayElement(seen_texts, {key:String}) AS found FROM hits " in statement.sql
+    assert statement.parameters["key"] == "module.path"

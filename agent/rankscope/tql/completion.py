@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.tql.check import check
 from rankscope.tql.errors import TqlError
-from rankscope.tql.fields import FIELDS, KEYED, Entity, Field, Type, scope_entity
+from rankscope.tql.fields import FIELDS, KEYED, MAPS, Entity, Field, Type, scope_entity
 from rankscope.tql.functions import FUNCTIONS, signature
 from rankscope.tql.history import HISTORIES
+from rankscope.tql.nodes import FieldRef
 from rankscope.tql.parse import JoinedWords, check_text, parse, parser, spelled
 from rankscope.tql.typed import Across, Aggregate, Select, Typed
+from rankscope.tql.unknown import key_of
 from rankscope.tql.words import ACROSS, AGGREGATES, UNITS
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ _NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?([A-Za-z]*)\Z", re.ASCII)
 _OPEN_KEY = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*\.\Z", re.ASCII)
 _CLOSED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#[^\n]*", re.DOTALL)
 _COMPARED_BY = frozenset({"==", "!=", "<", "<=", ">", ">=", "contains"})
+_WITH_TEXTS = frozenset(scope for scope in MAPS if KEYED[scope][0] is Type.ATTRIBUTE)
+"""Scopes whose keys hold texts that the store can tell."""
+
 _AXES = ("rank", "layer", "mesh.")
 _WITHOUT_ARGUMENTS = frozenset({"count", "rate", "count_ranks", "missing_ranks"})
 
@@ -68,8 +73,8 @@ class Completion:
         end: Offset after it.
         suggestions: What is known without a store, the likeliest first.
         prefix: What a key or value begins with so far.
-        keys_of: The scope whose keys fit (`attr`, `metric`, `mesh`, `run.config`); "": none.
-        values_of: The field or attribute (`attr`, key) whose values fit; None: nothing the store knows.
+        keys_of: The scope whose keys fit (`attr`, `metric`, `mesh`, `run.config`, `hit.seen`); "": none.
+        values_of: The field, or scope and key (`attr`, `hit.seen`), whose values fit; None: nothing the store knows.
     """
 
     start: int
@@ -239,9 +244,10 @@ class _Place:
         if len(tokens) < 2 or str(tokens[-1]) not in {*_COMPARED_BY, "in"}:
             return None
         name = str(tokens[-2])
-        scope, _, key = name.partition(".")
-        if scope == "attr" and key:
-            return scope, key.strip("\"'")
+        scope, _, rest = name.partition(".")
+        keyed = key_of(FieldRef(scope, rest))
+        if keyed and keyed[0] in _WITH_TEXTS:
+            return keyed[0], keyed[1].strip("\"'")
         owners = FIELDS.get(name) or {}
         own = owners.get(self.entity) if self.entity else None
         return own or next(iter(owners.values()), None)
