@@ -204,6 +204,26 @@ async def test_a_large_content_that_was_changed_never_ends_well(own: Store) -> N
     assert len(answer.content) < int(answer.headers["content-length"]) == len(LARGE)
 
 
+async def test_what_rows_claim_of_themselves_neither_breaks_an_answer_nor_is_held_for_true(own: Store) -> None:
+    odd, endless, small = b"odd", b"endless", b"z" * len(LARGE)
+    rows = [
+        *kept(odd, dtype="float32\r\nx-evil: \N{GREEK SMALL LETTER PI}"),
+        {**kept(endless)[0], "chunks": 2**32 - 1},
+        *kept(small, bytes=1),
+    ]
+    rows[-1] = {**rows[-1], "data": b"y" * 18}
+    for at, row in enumerate(rows):
+        insert(own.client, Writer("r", 0).seal(captures=[row]), token=str(at))
+    async with over(own) as api:
+        named = await file(api, odd, format="raw")
+        incomplete = error_in(await file(api, endless), status=409)
+        streamed = await file(api, small, format="raw")
+
+    assert (named.content, named.headers["x-rankscope-dtype"]) == (odd, "float32__x-evil___")
+    assert "1 of 4294967295 chunks" in incomplete["message"]
+    assert (streamed.status_code, streamed.content.endswith(b"y")) == (200, False)
+
+
 async def test_no_project_reads_anothers_values(api: httpx.AsyncClient) -> None:
     mine = await walked(api, RUN, limit=100)
     foreign = error_in(await file(api, b"secret"), status=404)

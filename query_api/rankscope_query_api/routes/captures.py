@@ -11,6 +11,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope_proto.names import Role
+from rankscope_proto.sections_probe import CHUNK_BYTES
 from rankscope_query_api.answers import Page, json_answer
 from rankscope_query_api.containers import Container, FileFormat, TensorFile, container, file_name
 from rankscope_query_api.errors import ConflictError, InvalidRequestError, NotFoundError
@@ -27,6 +28,7 @@ from rankscope_query_api.routes.asking import (
 )
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import capture_json, gap_json
+from rankscope_query_api.routes.tensors import ROLES
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import CaptureFilter, ChunkPlace, Digest, Record, RunKey
 
@@ -34,15 +36,13 @@ logger = logging.getLogger(__name__)
 
 router = APIRouter(prefix=PREFIX, tags=["tensors"])
 
-ROLES = [role.value for role in Role]
-
 CAPTURE_KEY = (int, int, int, int, int, str)
 """Shape of the key of `CaptureReader.captures`."""
 
 CHUNKS_AT_ONCE = 4
 """Chunks that are read by one statement: of at most a MiB each, and a third more on their way."""
 
-CHECKED_BYTES = 8 * 2**20
+CHECKED_BYTES = 8 * CHUNK_BYTES
 """Content up to this size is checked before the first byte of the answer is sent."""
 
 MEDIA = {FileFormat.NPZ: "application/zip"}
@@ -110,7 +110,7 @@ async def download_capture(
     places = await content.places()
     headers = {
         "content-disposition": f'attachment; filename="{_file_name(row, query.format)}"',
-        "x-rankscope-dtype": row["dtype"],
+        "x-rankscope-dtype": file_name(row["dtype"]),  # whatever a sender wrote there
         "x-rankscope-shape": ",".join(map(str, row["shape"])),
     }
     media = MEDIA.get(query.format, "application/octet-stream")
@@ -118,7 +118,7 @@ async def download_capture(
         headers["content-length"] = str(len(made.begin()) + tensor.bytes)
     if is_head(request):
         return Response(media_type=media, headers=headers)
-    if tensor.bytes <= CHECKED_BYTES:
+    if len(places) * CHUNK_BYTES <= CHECKED_BYTES:  # what a row says of its bytes is not what the chunks are
         whole = b"".join([piece async for piece in content.pieces(places)])
         return Response(made.begin() + made.add(whole) + made.end(), media_type=media, headers=headers)
     return StreamingResponse(content.stream(places, made), media_type=media, headers=headers)
@@ -174,7 +174,7 @@ class Content:
         """
         found = await self.store.captures.places(self.key, self.halves)
         chunks = max((place.chunks for place in found), default=0)
-        if not found or [place.chunk for place in found] != list(range(chunks)):
+        if not found or (len(found), found[-1].chunk) != (chunks, chunks - 1):
             of = f"{len(found)} of {chunks} chunks" if chunks else "none of its bytes"
             raise ConflictError(
                 f"of capture {self.digest} the store has {of}",

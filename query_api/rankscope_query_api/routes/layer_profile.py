@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope_proto.names import Role
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.layers import Layer, Layers
@@ -27,11 +26,10 @@ from rankscope_query_api.routes.asking import (
 )
 from rankscope_query_api.routes.model import MOST_MODULES
 from rankscope_query_api.routes.records import gap_json
+from rankscope_query_api.routes.tensors import ROLES
 from rankscope_query_api.values import ProfileFilter, Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["tensors"])
-
-ROLES = [role.value for role in Role]
 
 MOST_CELLS = 200_000
 """Most (step, tensor) pairs that are put together: 600 steps of a model of 330 tensors."""
