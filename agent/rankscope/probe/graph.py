@@ -7,6 +7,7 @@ weights) is the first node's alias, not a node of its own.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -156,11 +157,13 @@ class _Visit:
             return
         self._known[id(node.module)] = node
         self.nodes.append(node)
-        for name, child in children_of(node.module):
-            self._visit(self._child(node, name, module=unwrapped(child)))
+        children = [(name, unwrapped(child)) for name, child in children_of(node.module)]
+        classes = Counter(written_class(child) for _, child in children)
+        for name, child in children:
+            self._visit(self._child(node, name, module=child, is_repeated=classes[written_class(child)] > 1))
 
-    def _child(self, parent: Node, name: str, *, module: nn.Module) -> Node:
-        index = _block_number(parent, name, module=module)
+    def _child(self, parent: Node, name: str, *, module: nn.Module, is_repeated: bool) -> Node:
+        index = _block_number(parent, name, is_repeated=is_repeated)
         return Node(
             path=joined(parent.path, name),
             parent=parent.path,
@@ -179,7 +182,7 @@ def _names_in(module: nn.Module) -> Iterator[str]:
         yield from _names_in(unwrapped(child))
 
 
-def _block_number(parent: Node, name: str, *, module: nn.Module) -> int | None:
+def _block_number(parent: Node, name: str, *, is_repeated: bool) -> int | None:
     """The number of a repeated block, None of what is none; experts are parts of a block.
 
     A block is a numbered member of a list, or of a sequence or an inner list that repeats its class.
@@ -187,8 +190,6 @@ def _block_number(parent: Node, name: str, *, module: nn.Module) -> int | None:
     number = _NUMBER.search(name)
     if number is None or parent.layer_type is LayerType.EXPERT:
         return None
-    kind = written_class(module)
-    is_repeated = sum(written_class(unwrapped(other)) is kind for _, other in children_of(parent.module)) > 1
     if isinstance(parent.module, nn.ModuleList):
         is_block = is_repeated or parent.layer_index is None
     else:
