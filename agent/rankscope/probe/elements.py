@@ -79,10 +79,9 @@ def chosen(tensor: Tensor, values: Values) -> Chosen | str:
 
 def _part(dense: Tensor, values: Values) -> Chosen | str:
     shape = tuple(dense.shape)
-    part = Part(values.part)  # equal text is taken for it
-    if part is Part.WHOLE:
+    if values.part is Part.WHOLE:
         return Chosen(dense, None, shape, shape, "{}")
-    if part is Part.SAMPLE:
+    if values.part is Part.SAMPLE:
         index = sample_index(dense.numel(), min(values.elements, dense.numel()), values.seed)
         part_of = json.dumps({"elements": index.numel(), "seed": values.seed, "of": dense.numel()})
         return Chosen(dense, index, (index.numel(),), shape, part_of)
