@@ -8,7 +8,7 @@ weights) is the first node's alias, not a node of its own.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -128,12 +128,20 @@ def observed(nodes: list[Node]) -> list[Node]:
 
     The latter are the embeddings, the final norm and the head; in a model without blocks, every layer.
     """
-    blocks = [node.path for node in nodes if node.is_block]
+    blocks = {node.path for node in nodes if node.is_block}
     return [
         node
         for node in nodes
-        if node.is_block or (bool(own_parameters(node.module)) and not _is_inside(node.path, blocks))
+        if node.is_block or (own_parameters(node.module) and not any(enclosing(node.path, blocks)))
     ]
+
+
+def enclosing(path: str, blocks: Collection[str]) -> Iterator[str]:
+    """The blocks that a path lies in, or is, the nearest first."""
+    while path:
+        if path in blocks:
+            yield path
+        path = path.rpartition(".")[0]
 
 
 class _Visit:
@@ -195,10 +203,6 @@ def _block_number(parent: Node, name: str, *, is_repeated: bool) -> int | None:
     else:
         is_block = isinstance(parent.module, nn.Sequential) and parent.layer_index is None and is_repeated
     return int(number[0]) if is_block else None
-
-
-def _is_inside(path: str, blocks: list[str]) -> bool:
-    return any(path.startswith(block + ".") for block in blocks)
 
 
 def _note_tied_parameters(nodes: Iterable[Node]) -> None:

@@ -6,7 +6,7 @@ a few comparisons a step.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ from rankscope.probe.contract import WHOLE, CaptureHandle, Description, OnHit, R
 from rankscope.probe.depth import Depth, Key
 from rankscope.probe.description import described
 from rankscope.probe.events import EVERYTHING, EventFilter, HitEvent
-from rankscope.probe.graph import own_parameters, written_class
+from rankscope.probe.graph import enclosing, own_parameters, written_class
 from rankscope.probe.names import role_of
 from rankscope.probe.predicates import Predicate, Surroundings, predicate
 from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
@@ -270,20 +270,12 @@ def _of_modules(watch: Watch) -> Mapping[str, Mapping[str, str]]:
     """What conditions look up by the path of a module."""
     nodes = watch.selection.nodes
     blocks = {node.path for node in nodes if node.is_block}
-    layers = {node.path: next(_enclosing(node.path, blocks), None) for node in nodes}
+    layers = {node.path: next(enclosing(node.path, blocks), None) for node in nodes}
     return {
         "module.class": {node.path: written_class(node.module).__name__ for node in nodes},
         "module.type": {node.path: str(node.layer_type) for node in nodes},
         "layer.path": {path: layer for path, layer in layers.items() if layer is not None},
     }
-
-
-def _enclosing(path: str, blocks: set[str]) -> Iterator[str]:
-    """The blocks that a path lies in, or is, the nearest first."""
-    while path:
-        if path in blocks:
-            yield path
-        path = path.rpartition(".")[0]
 
 
 if TYPE_CHECKING:
