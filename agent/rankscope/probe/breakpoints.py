@@ -27,6 +27,7 @@ from rankscope.probe.predicates import Predicate, Surroundings
 from rankscope.probe.rows import Columns, Row, Subject
 from rankscope.tql.evaluate import LiveRows
 from rankscope.tql.fields import Entity
+from rankscope_proto.names import Role
 
 logger = logging.getLogger(__name__)
 
@@ -158,6 +159,8 @@ class Breakpoints:
         for armed in self._armed:
             if armed.is_enabled:
                 yield from armed.predicate.depths.items()
+            if armed.is_enabled and armed.predicate.has_ratios:
+                yield from (((path, Role.WEIGHT.code), Depth.NORMS) for path, _ in armed.predicate.depths)
 
     def is_precise(self, key: Key) -> bool:
         """Whether a tensor is judged before training goes on."""

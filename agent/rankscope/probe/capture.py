@@ -94,7 +94,7 @@ class Capture:
         """Capture by another configuration from the next step on."""
         self._configuration = configuration
         self._updates.is_whole = self.sheet.finishing.are_updates_whole = configuration.whole_updates
-        self.sheet.finishing.has_ratios = configuration.level >= 2
+        self._see_to_ratios()
         self.cost.configure(configuration)
         self.outputs.forget()
 
@@ -103,6 +103,10 @@ class Capture:
         self.sheet.raised = raised
         self.outputs.forget()
         self._raised_parameters = {key for key in raised if key[1] not in OUTPUT_ROLES}
+        self._see_to_ratios()
+
+    def _see_to_ratios(self) -> None:
+        self.sheet.finishing.has_ratios = self._configuration.level >= 2 or bool(self._raised_parameters)
 
     def begin(self, step: OpenStep) -> None:
         """A step begins: take in what has arrived from devices, and arm the gradients if it is to be captured."""
@@ -178,14 +182,22 @@ class Capture:
 
     def update_begins(self, optimizer: Optimizer) -> None:
         """An optimizer is about to move its parameters."""
-        if self.is_deep and self._parameters.is_armed and self._configuration.wants_role(Role.UPDATE):
-            self._updates.begin(optimizer, self._parameters.tracked)
+        moving = self._moving()
+        if moving:
+            self._updates.begin(optimizer, moving)
         scaling = self.sheet.finishing.scaling
         if not leaves_out_itself(optimizer):
             if scaling is not None:
                 scaling.updates()
         elif scaling is None:
             self.sheet.call_scaled()
+
+    def _moving(self) -> Sequence[Tracked]:
+        """The parameters of which it is told how far the optimizer moves them."""
+        tracked = self._parameters.tracked
+        if self.is_deep and self._configuration.wants_role(Role.UPDATE):
+            return tracked
+        return [each for each in tracked if (each.weight.name, Role.UPDATE.code) in self._raised_parameters]
 
     def update_ends(self, optimizer: Optimizer) -> None:
         """It has moved them."""

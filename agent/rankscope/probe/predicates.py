@@ -33,6 +33,9 @@ _OF_ROLES: Mapping[str, frozenset[Role]] = {
 }
 """Statistics that only rows of some roles have."""
 
+RATIOS = ("update_ratio", "grad_to_weight")
+"""Statistics that are a share of the weight's norm."""
+
 _OF_NODE = {"name", "module", "layer_index", "layer_type", "role"}
 """Columns whose value is known of a node before any row of it is made."""
 
@@ -69,11 +72,13 @@ class Predicate:
         evaluator: Asks it of rows.
         depths: How closely which tensors must be looked at for it.
         looked_up: Those of `OF_MODULE` that it names.
+        has_ratios: Whether it names a share of the weight's norm, which must be known for it.
     """
 
     evaluator: Evaluator
     depths: Mapping[Key, Depth]
     looked_up: tuple[str, ...]
+    has_ratios: bool = False
 
 
 def predicate(text: str, subjects: Sequence[Subject], *, node: str, around: Surroundings) -> Predicate:
@@ -107,7 +112,8 @@ def _predicate(text: str, subjects: Sequence[Subject], *, node: str, around: Sur
     depth = _depth(named, is_on_host=around.is_on_host)
     depths = {(subject.name, subject.role): depth for subject in left}
     names = {field.name for field in named}
-    return Predicate(evaluator, depths, tuple(name for name in OF_MODULE if name in names))
+    looked_up = tuple(name for name in OF_MODULE if name in names)
+    return Predicate(evaluator, depths, looked_up, any(field.column[0] in RATIOS for field in named))
 
 
 def _fields(tree: object) -> Iterator[Field]:

@@ -100,6 +100,24 @@ def test_nodes_of_a_breakpoint_are_measured_in_every_step_and_no_others(trained:
     ]
 
 
+@pytest.mark.parametrize(
+    ("level", "ratio", "whole"),
+    [(0, "update_ratio", False), (1, "update_ratio", True), (1, "grad_to_weight", False), (2, "grad_to_weight", False)],
+)
+def test_ratios_to_the_weight_are_known_in_every_step_of_a_breakpoint_that_names_one(
+    level: int, ratio: str, whole: bool
+) -> None:
+    trained, hits = Trained(CaptureConfiguration(level=level, every=1000, whole_updates=whole)), list[HitEvent]()
+    trigger = Trigger(node="head.weight", predicate=f"tensor.{ratio} > 0")
+    trained.probe.set_breakpoint(trigger, callback=hits.append)
+
+    for _ in range(3):
+        trained.advance()
+
+    assert [hit.step for hit in hits] == [0, 1, 2]
+    trained.close()
+
+
 def test_when_the_last_breakpoint_is_removed_nothing_more_is_measured(trained: Trained) -> None:
     trained.advance()
     breakpoint_ = armed(trained.probe, "head.weight", f"{GRAD} and tensor.l2 > 0")
