@@ -160,6 +160,15 @@ async def test_a_run_that_watched_nothing_has_no_model(client: httpx.AsyncClient
     assert error["code"] == "no_model"
 
 
+async def test_a_shape_that_is_none_is_no_shape(own: Store) -> None:
+    odd: Row = {"parameters": ["w"], "parameter_shapes": ["4x?"], "parameter_dtypes": ["float32"]}
+    insert(own.client, Writer("sharded", 0).seal(modules=[{**_module("", "other"), **odd}]))
+    async with over(own) as api:
+        nodes = (await get(api, f"{RUN}/model"))["nodes"]
+
+    assert [(node["path"], node.get("shape", "a module")) for node in nodes] == [("", "a module"), ("w", None)]
+
+
 async def test_shards_make_up_a_whole_and_copies_of_them_count_once(api: httpx.AsyncClient) -> None:
     norms = await profile(api, step=0)
     zeros = await profile(api, step=0, statistic="zero_count")

@@ -1,6 +1,7 @@
 """The watched model as a graph of modules, layers and tensors."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope_query_api.answers import Json, json_answer, moment
+from rankscope_query_api.answers import Json, json_answer, json_of_rows, moment
 from rankscope_query_api.errors import NotFoundError
 from rankscope_query_api.layers import is_block
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
@@ -18,6 +19,10 @@ router = APIRouter(prefix=PREFIX, tags=["tensors"])
 
 MOST_MODULES = 100_000
 """Most descriptions of modules in one answer."""
+
+
+_MOST_DIGITS = 19
+"""Of one size: what 64 bits hold."""
 
 
 class ModelQuery(InProject):
@@ -40,19 +45,21 @@ async def show_model(request: Request, run: Run, *, query: Annotated[ModelQuery,
         hint = "watch one in the training script: rankscope.watch(model)"
         raise NotFoundError(f"no process of run {run!r} has told of a model", hint=hint, code="no_model")
     rows = await store.model.modules(key, launch.launch_id, limit=MOST_MODULES)
-    nodes = list(_nodes(rows))
-    return json_answer(
-        {
-            "run_id": run,
-            "launch_id": launch.launch_id,
-            "ranks": sorted({rank for row in rows for rank in row["ranks"]}),
-            "truncated": len(rows) == MOST_MODULES,
-            "nodes": nodes,
-        }
-    )
+    return await asyncio.to_thread(_shown, key, launch.launch_id, rows=rows)
 
 
-def _nodes(rows: Sequence[Record]) -> Iterator[Json]:
+def _shown(key: RunKey, launch: str, *, rows: Sequence[Record]) -> Response:
+    """The answer; called in a thread, for the tens of thousands of modules that a mixture of experts has."""
+    said: dict[str, Json] = {
+        "run_id": key.run,
+        "launch_id": launch,
+        "ranks": sorted({rank for row in rows for rank in row["ranks"]}),
+        "truncated": len(rows) == MOST_MODULES,
+    }
+    return json_answer({**said, "nodes": json_of_rows(_nodes(rows))})
+
+
+def _nodes(rows: Sequence[Record]) -> Iterator[Mapping[str, Json]]:
     indexes = {row["path"]: row["layer_index"] for row in rows}
     for path, same in groupby(rows, key=lambda row: row["path"]):
         first, *others = same
@@ -74,7 +81,7 @@ def _module(row: Record) -> dict[str, Json]:
     }
 
 
-def _tensors(row: Record) -> Iterator[Json]:
+def _tensors(row: Record) -> Iterator[Mapping[str, Json]]:
     names = row["parameters"]
     # Agents before schema 4 did not say which are trained.
     trainable = [bool(one) for one in row["parameter_trainable"]] or [None] * len(names)
@@ -86,7 +93,14 @@ def _tensors(row: Record) -> Iterator[Json]:
             "parent": row["path"],
             "layer_index": row["layer_index"],
             "type": row["type"],
-            "shape": [int(size) for size in shape.split("x") if size],
+            "shape": _sizes(shape),
             "dtype": dtype,
             "is_trained": is_trained,
         }
+
+
+def _sizes(shape: str) -> list[int] | None:
+    """The sizes that a text such as `768x768` names; None: it is no shape."""
+    sizes = shape.split("x") if shape else []
+    is_shape = all(size.isdecimal() and len(size) <= _MOST_DIGITS for size in sizes)
+    return [int(size) for size in sizes] if is_shape else None
