@@ -239,7 +239,13 @@ class LocalProbe:
     def _checked(self, trigger: Trigger) -> Predicate:
         keys = self._keys(trigger.node)
         subjects = [self._subject(key) for key in keys]
-        return predicate(trigger.predicate, subjects, node=trigger.node, around=self._around)
+        asked = predicate(trigger.predicate, subjects, node=trigger.node, around=self._around)
+        if trigger.precise and (asked.has_ratios or any(role == Role.UPDATE.code for _, role in asked.depths)):
+            raise ConfigError(
+                f"the condition of a breakpoint on {trigger.node} asks of updates or of ratios to the weight, which are "
+                f"known when the step has ended: leave out precise=True, or these: {trigger.predicate}"
+            )
+        return asked
 
     def _keys(self, node: str, roles: Sequence[Role] = ()) -> list[Key]:
         """What a path or a glob names.

@@ -176,6 +176,14 @@ def test_a_breakpoint_that_can_never_fire_is_refused(trained: Trained, node: str
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "predicate", ["tensor.update_ratio > 1", 'tensor.role == "update"', "tensor.grad_to_weight > 1"]
+)
+def test_what_is_known_when_the_step_has_ended_cannot_be_judged_before(trained: Trained, predicate: str) -> None:
+    with pytest.raises(ConfigError, match="leave out precise"):
+        armed(trained.probe, "head.weight", predicate, precise=True)
+
+
 def test_a_condition_may_name_the_process_its_run_and_the_module(trained: Trained) -> None:
     predicate = f'{OUTPUT} and rank == 0 and module.class == "Block" and layer.path == "blocks.1" and world_size == 1'
     breakpoint_ = armed(trained.probe, "blocks.*", predicate)
