@@ -242,8 +242,8 @@ class LocalProbe:
         asked = predicate(trigger.predicate, subjects, node=trigger.node, around=self._around)
         if trigger.precise and (asked.has_ratios or any(role == Role.UPDATE.code for _, role in asked.depths)):
             raise ConfigError(
-                f"the condition of a breakpoint on {trigger.node} asks of updates or of ratios to the weight, which are "
-                f"known when the step has ended: leave out precise=True, or these: {trigger.predicate}"
+                f"the condition of a breakpoint on {trigger.node} asks of updates or of ratios to the weight, which "
+                f"are known when the step has ended: leave out precise=True, or these: {trigger.predicate}"
             )
         return asked
 
