@@ -8,9 +8,19 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from rankscope.probe.statistics import engine, prepare
+
 VOCABULARY = 1_000
 WARM = 3
 """Pairs of steps before the first that counts: the first ones allocate."""
+
+
+def prepare_kernel() -> None:
+    """Have the kernel of statistics, as who trains for long has it; without, the first steps are torch's operations."""
+    thread = prepare()
+    if thread is not None:
+        thread.join()
+    assert engine().name == "kernel", engine().detail
 
 
 class Transformer(nn.Module):

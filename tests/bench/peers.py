@@ -18,7 +18,7 @@ import torch
 from rankscope import Run
 from rankscope.testing import MemoryExporter
 from rankscope_proto.names import Role
-from tests.bench.paired import Cost, Training, cost
+from tests.bench.paired import Cost, Training, cost, prepare_kernel
 
 PAIRS = 12
 Step = Callable[[int], None]
@@ -125,6 +125,7 @@ def measured(kind: str) -> Cost:
 
 def main() -> int:
     """Print the table, write build/bench-peers.json; 1 where a ratio is missed."""
+    prepare_kernel()
     costs = {kind: measured(kind) for kind in KINDS}
     ratios = {kind: costs[kind].full_ms / costs[own].full_ms for kind, (own, _) in WANTED.items()}
     for kind, found in costs.items():

@@ -20,7 +20,7 @@ from tests.bench.paired import WARM, Training
 from tests.bench.report import Report
 from tests.bench.test_span_cost import NowhereExporter
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(900), pytest.mark.usefixtures("kernel")]
 
 ARMED, STEPS = 100, 24
 CONDITIONS = (

@@ -9,7 +9,7 @@ from tests.bench.paired import Training, cost
 from tests.bench.report import Report
 from tests.bench.test_span_cost import NowhereExporter
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(900), pytest.mark.usefixtures("kernel")]
 
 PAIRS = 32
 

@@ -1,34 +1,21 @@
 """What statistics of a tensor cost, in passes over its memory: the whole table beside one `sum`, in one process."""
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from rankscope.probe.statistics import engine, norms, prepare, table, tables
+from rankscope.probe.statistics import norms, table, tables
 from rankscope.probe.statistics.blocked import blocked
 from tests.bench.paired import Transformer
 from tests.bench.report import Report
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600), pytest.mark.usefixtures("kernel")]
 
 SIZES = {"64 KiB": 1 << 16, "1 MiB": 1 << 20, "16 MiB": 1 << 24, "64 MiB": 1 << 26}
 SMALL = 200
-
-
-@pytest.fixture(autouse=True, scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The kernel is compiled for this file."""
-    os.environ["RANKSCOPE_HOME"] = str(tmp_path_factory.mktemp("home"))
-    thread = prepare()
-    if thread is not None:
-        thread.join()
-    assert engine().name == "kernel", engine().detail
-    yield
-    del os.environ["RANKSCOPE_HOME"]
 
 
 def passes(measure: Callable[[], object], reading: Callable[[], object], *, repeat: int, rounds: int = 40) -> float:
