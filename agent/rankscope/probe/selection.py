@@ -1,5 +1,6 @@
 """Which modules' outputs are looked at, and what a path or a glob names in the model."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -15,6 +16,9 @@ OF_MODULES = tuple(role for role in Role if role.code in OUTPUT_ROLES)
 """Roles of a parameter's tensors, and of what a module returns."""
 
 NEAREST = 3
+
+_GLOB = re.compile(r"[*?\[]")
+"""What makes a path a glob."""
 
 
 class Selection:
@@ -61,7 +65,7 @@ class Selection:
         own.
         """
         found: dict[Key, None] = {}
-        for node in self.nodes:
+        for node in self._around(path):
             is_named = _is(path, node.path)
             if is_named:
                 found.update(dict.fromkeys(_keys(node.path, OF_MODULES, wanted=roles)))
@@ -72,6 +76,13 @@ class Selection:
         if _is(path, self._loss):
             found.update(dict.fromkeys(_keys(self._loss, (Role.ACTIVATION,), wanted=roles)))
         return list(found)
+
+    def _around(self, path: str) -> Sequence[Node]:
+        """The modules that are what a path or a glob names, or have it: of a path one or two, and no search."""
+        if _GLOB.search(path):
+            return self.nodes
+        near = (self.node_at.get(path), self.node_at.get(path.rpartition(".")[0]))
+        return [node for node in near if node is not None]
 
     def left_out(self, configuration: CaptureConfiguration) -> str:
         """What the filters leave out of what a configuration's level has, for people; "": nothing."""
@@ -108,7 +119,7 @@ def names(glob: str, path: str) -> bool:
 
 
 def _is(glob: str, path: str) -> bool:
-    return path == glob or names(glob, path)
+    return path == glob or (_GLOB.search(glob) is not None and names(glob, path))
 
 
 def _keys(path: str, possible: Sequence[Role], *, wanted: Collection[Role]) -> Iterator[Key]:

@@ -10,6 +10,7 @@ from rankscope.probe.adapters import guess_type
 from rankscope.probe.attach import attach
 from rankscope.probe.configuration import CaptureConfiguration, Trigger
 from rankscope.probe.graph import nodes_of, observed, written_class
+from rankscope.probe.selection import Selection
 from tests.agent.probe.trainings import ACTIVATION, LAYERS, Block, Model, Recorded, Row
 
 
@@ -101,6 +102,15 @@ def test_filters_are_globs_on_paths() -> None:
     assert configuration.wants("blocks.1.linear.weight")
     assert not configuration.wants("head.bias")
     assert not configuration.wants("embed.weight")
+
+
+def test_a_path_names_one_node_though_another_is_called_so_further_inside() -> None:
+    model = Model()
+    model.blocks[0].head = nn.Linear(8, 8)
+    selection = Selection(nodes_of(model), "loss")
+
+    assert {path for path, _ in selection.keys("head")} == {"head", "head.weight", "head.bias"}
+    assert {path for path, _ in selection.keys("hea?")} > {"head.weight", "blocks.0.head.weight"}
 
 
 def test_a_model_that_changes_is_told_again_and_its_new_modules_are_looked_at() -> None:
