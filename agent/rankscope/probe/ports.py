@@ -29,6 +29,10 @@ class Clock(Protocol):
         """Monotonic clock, ns; its zero means nothing."""
         ...
 
+    def wall_at(self, mono_ns: int, /) -> int:
+        """The wall time of a monotonic time, ns since 1970-01-01 UTC."""
+        ...
+
 
 class OpenStep(Protocol):
     """A training step between its start and its end."""

@@ -181,9 +181,9 @@ class Subscribers:
                 self.note(_gap(item, place))
 
     def _span(self, span: Span) -> SpanEvent:
-        ended_ns = self._clock.wall_ns() - (self._clock.mono_ns() - span.end_mono_ns)
         phase = phase_of(span.phase_code) if span.phase_code else None
-        return SpanEvent(ended_ns, span.scope.at_step, span.name, phase, span.end_mono_ns - span.start_mono_ns)
+        duration_ns = span.end_mono_ns - span.start_mono_ns
+        return SpanEvent(self._clock.wall_at(span.end_mono_ns), span.scope.at_step, span.name, phase, duration_ns)
 
     def rows(self, rows: Sequence[Row]) -> None:
         """A step has ended: tell what happened, and the statistics of these rows."""
