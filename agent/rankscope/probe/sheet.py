@@ -48,6 +48,7 @@ class Sheet:
         observer: Looks at rows beside the recording.
         raised: What it wants to have looked at more closely in the open step.
         finishing: Gives rows what they still lack when their numbers are known.
+        keeper: Shown every tensor while values are asked for; None until there is one.
     """
 
     def __init__(self, recording: Recording, meter_for: Callable[[torch.device], Meter] = meter_of) -> None:
