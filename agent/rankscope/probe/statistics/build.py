@@ -7,6 +7,7 @@ is written beside and renamed; who comes second waits for the first.
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,11 +57,18 @@ def _attempt(library: Path, command: list[str]) -> str:
                 said = (done.stderr or done.stdout).strip().splitlines()
                 return said[-1] if said else f"{step[0]} ended with {done.returncode}"
         made.chmod(0o600)
+        with made.open("rb") as file:
+            os.fsync(file.fileno())  # what is cut short by a power failure would be mapped, and end a training
         made.rename(library)
     return ""
+
+
+def _given_up(*_: object) -> None:
+    sys.exit("given up")  # on the way out the compiler is ended, and its folder removed
 
 
 if __name__ == "__main__":
     os.nice(19)
     os.umask(0o077)
+    signal.signal(signal.SIGTERM, _given_up)
     sys.exit(build(Path(sys.argv[1]), sys.argv[2]) or 0)

@@ -84,12 +84,14 @@ def _build(path: Path, compiler: str, *, patience_s: float) -> None:
     if not sys.executable:
         raise NoKernelError("no Python interpreter to compile beside the training with")
     command = [sys.executable, "-I", "-S", str(BUILDER), str(path), compiler]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience_s, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NoKernelError(f"{compiler} took longer than {patience_s:.0f} s") from error
-    if done.returncode or not path.exists():
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as builder:
+        try:
+            _, said = builder.communicate(timeout=patience_s)
+        except subprocess.TimeoutExpired as error:
+            builder.terminate()  # not killed: it ends its compiler and removes what that has made so far
+            raise NoKernelError(f"{compiler} took longer than {patience_s:.0f} s") from error
+    if builder.returncode or not path.exists():
+        reason = said.strip().splitlines()[-1:] or [f"exit status {builder.returncode}"]
         raise NoKernelError(f"{compiler} made no kernel that passes its test: {reason[0]}")

@@ -15,6 +15,7 @@ from rankscope.probe.statistics import engine, engines, prepare, table
 from rankscope.probe.statistics.library import NoKernelError, library
 from rankscope.probe.statistics.native import Kernel
 from tests.agent.probe.statistics.engines import compiled, computing
+from tests.ground.processes import alive
 
 
 def at(home: Path, **more: str) -> Mapping[str, str]:
@@ -48,6 +49,19 @@ def test_a_compiler_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_compiler_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(NoKernelError, match="took longer"):
         library(at(tmp_path), patience_s=0.001)
+
+
+def test_a_compiler_that_hangs_is_ended_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    compiler, pid = tmp_path / "bin" / "cc", tmp_path / "pid"
+    compiler.write_text(f"#!/bin/sh\necho $$ > {pid}\nexec sleep 60\n")
+    compiler.chmod(0o755)
+
+    with pytest.raises(NoKernelError, match="took longer"):
+        library(at(tmp_path, PATH=f"{compiler.parent}:{os.environ['PATH']}"), patience_s=1.5)
+
+    assert [path.suffix for path in (tmp_path / "kernels").iterdir()] == [".lock"]
+    assert not pid.exists() or not alive(int(pid.read_text()))
 
 
 def test_a_folder_that_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
@@ -147,6 +161,19 @@ def test_a_kernel_that_cannot_be_had_leaves_torch_and_says_why(tmp_path: Path, m
         assert engine().name == "torch"
         assert "made no kernel" in engine().detail
         assert table(torch.ones(3)).l1 == 3.0
+
+
+def test_while_a_kernel_is_prepared_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(engines, "library", lambda: Path("/none") if asked.wait(60) else Path())
+    with computing(None):
+        thread = prepare()
+        assert thread is not None
+        assert engine() == ("torch", "the kernel is being prepared")
+        asked.set()
+        thread.join()
+
+        assert "cannot be loaded" in engine().detail
 
 
 FORKING = """
