@@ -62,6 +62,8 @@ def _forked() -> None:
     # The thread that prepared a kernel is gone here, and two OpenMP threads in a forked child wait for ever.
     state.is_forked = True
     state.lock = threading.Lock()
+    if state.kernel is None:
+        state.detail = "a forked process compiles none"
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -101,7 +103,7 @@ def prepare() -> threading.Thread | None:
     with state.lock:
         if state.is_sought:
             return None
-        state.is_sought = True
+        state.is_sought, state.detail = True, "the kernel is being prepared"
     thread = threading.Thread(target=_seek, name="rankscope-kernel", daemon=True)
     thread.start()
     return thread
