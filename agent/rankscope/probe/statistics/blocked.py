@@ -28,7 +28,7 @@ _NARROW = {
 }
 """Types looked at as float32: bits of the least normal and of the greatest magnitude."""
 
-_SAFE_LOW, _SAFE_HIGH = 1e-15, 1e15
+SAFE_LOW, SAFE_HIGH = 1e-15, 1e15
 """Greatest magnitudes between which no sum of `BLOCK` squares leaves the range of fp32."""
 
 
@@ -67,7 +67,7 @@ def in_range(sums: Sums, values: Tensor, *, zeros: int) -> Sums:
     """Summed up again, scaled, where squares left the range of fp64: elements above 1e140, or all below 1e-140."""
     if not leaves_range(sums):
         return sums
-    exponent = math.frexp(max(-sums.low, sums.high))[1]
+    exponent = math.frexp(sums.absmax)[1]
     again = _blocked(values, zeros, scale=2.0 ** -max(-1000, min(1000, exponent)))
     return sums._replace(mean=again.mean, std=again.std, l1=again.l1, l2=again.l2, rms=again.rms)
 
@@ -99,7 +99,7 @@ def _add_narrow(found: _Found, block: Tensor) -> bool:
     exponents = cast("list[int]", torch.bincount((bits >> 23).to(torch.uint8), minlength=256).tolist())
     low, high = (float(end) for end in torch.aminmax(values))
     absmax = max(-low, high)
-    if exponents[255] or (absmax and not _SAFE_LOW < absmax < _SAFE_HIGH):
+    if exponents[255] or (absmax and not SAFE_LOW < absmax < SAFE_HIGH):
         return False
     amount = block.numel()
     zeros = amount - int(bits.count_nonzero()) if exponents[0] else 0

@@ -12,15 +12,9 @@ import torch
 from torch import Tensor
 
 from rankscope.probe.rows import Numbers
-from rankscope.probe.statistics.blocked import blocked
+from rankscope.probe.statistics.blocked import BLOCK, SAFE_HIGH, SAFE_LOW, blocked
 from rankscope.probe.statistics.numbers import norms_of
 from rankscope.probe.torch_inner import number
-
-_BLOCK = 65_536
-"""Elements whose squares are summed in fp32; the blocks' sums are added in fp64."""
-
-_SAFE_LOW, _SAFE_HIGH = 1e-15, 1e15
-"""Greatest magnitudes between which no sum of `_BLOCK` squares leaves the range of fp32."""
 
 
 def norms_in_torch(values: Tensor) -> Numbers:
@@ -29,11 +23,12 @@ def norms_in_torch(values: Tensor) -> Numbers:
         return norms_of(blocked(values))
     low, high = torch.aminmax(values)
     absmax = max(-number(low), number(high)) + 0.0  # never -0.0
-    if absmax != 0.0 and not _SAFE_LOW < absmax < _SAFE_HIGH:
+    if absmax != 0.0 and not SAFE_LOW < absmax < SAFE_HIGH:
         return norms_of(blocked(values))  # not finite, or squares leave the range
     return Numbers(0, 0, 0, absmax, math.sqrt(_sum_of_squares(values.view(-1))))
 
 
 def _sum_of_squares(flat: Tensor) -> float:
-    blocks = cast("tuple[Tensor, ...]", flat.split(_BLOCK))
+    # Squares of a block are summed in fp32, the blocks' sums in fp64.
+    blocks = cast("tuple[Tensor, ...]", flat.split(BLOCK))
     return math.fsum(number((block * block).sum()) for block in blocks)

@@ -48,6 +48,11 @@ class Sums(NamedTuple):
     histogram: Sequence[int]
     fingerprint: int | None
 
+    @property
+    def absmax(self) -> float:
+        """Greatest magnitude of a finite element, never -0.0; minus infinity where there is none."""
+        return max(-self.low, self.high) + 0.0
+
 
 def numbers_of(sums: Sums) -> Numbers:
     """The whole table; without a finite element, counts only.
@@ -68,7 +73,7 @@ def numbers_of(sums: Sums) -> Numbers:
             fingerprint=sums.fingerprint,
             log2_hist=tuple(sums.histogram),
         )
-    absmax = max(-sums.low, sums.high) + 0.0  # never -0.0
+    absmax = sums.absmax
     # By position: by name takes half a microsecond more, which a list of small tensors would feel.
     made = Numbers(
         nonfinite,
@@ -116,7 +121,7 @@ def norms_of(sums: Sums) -> Numbers:
     infinite = sums.posinf + sums.neginf
     if not sums.finite:
         return Numbers(sums.nan + infinite, sums.nan, infinite) if sums.nan + infinite else Numbers()
-    absmax = max(-sums.low, sums.high) + 0.0  # never -0.0
+    absmax = sums.absmax
     return Numbers(
         sums.nan + infinite,
         sums.nan,
@@ -128,5 +133,5 @@ def norms_of(sums: Sums) -> Numbers:
 
 def leaves_range(sums: Sums) -> bool:
     """Whether squares have left the range of fp64, so that mean, deviation and norms have to be summed up scaled."""
-    absmax = max(-sums.low, sums.high) + 0.0  # never -0.0
+    absmax = sums.absmax
     return absmax > SQUARES_MOST or 0.0 < absmax < SQUARES_LEAST
