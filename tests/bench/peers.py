@@ -2,7 +2,8 @@
 
 One model of 26 million parameters for each, trained in turns with an equal one that nobody observes, every step
 captured. wandb's histograms and TensorBoard's are of weights and gradients; the hooks read five torch reductions of
-each gradient with `.item()`; ours is the whole table of weights, gradients, layer outputs and their gradients.
+each gradient with `.item()`; ours is the whole table of weights, gradients, layer outputs and their gradients, whose
+batches are sealed and stay in memory: the two libraries write theirs to disk.
 """
 
 import json
