@@ -29,7 +29,7 @@ from rankscope_query_api.addresses import shown_store_url
 from rankscope_query_api.errors import InvalidRequestError, QueryError, StoreUnavailableError
 from rankscope_query_api.limits import THE_SERVICE, Asker, Limits
 from rankscope_query_api.metrics import Metrics
-from rankscope_query_api.room import HELD
+from rankscope_query_api.room import HELD, Holding
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store_errors import mapped
 from rankscope_query_api.turns import Turns
@@ -133,7 +133,9 @@ class ClickHouse:
         started = time.perf_counter()
         outcome = "failed"
         try:
-            table = await self._in_turn(_Query(statement, parameters, Limits.of(self._settings, asker)), asker)
+            query, held = _Query(statement, parameters, Limits.of(self._settings, asker)), HELD.get()
+            with held.asking() if held else contextlib.nullcontext():
+                table = await self._in_turn(query, asker, held=held)
             outcome = "ok"
             return table
         finally:
@@ -160,8 +162,7 @@ class ClickHouse:
         for client in tuple(self._open):
             self._discard(client)
 
-    async def _in_turn(self, query: _Query, asker: Asker) -> Table:
-        held = HELD.get()
+    async def _in_turn(self, query: _Query, asker: Asker, *, held: Holding | None) -> Table:
         await self._turns.take(asker)
         while held is not None and not held.has_room:
             # Nobody waits for room with a handle in hand: who fills it may need one to be done.

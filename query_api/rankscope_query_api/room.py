@@ -8,7 +8,8 @@ reader that has taken nothing for the longest time loses its answer.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -39,6 +40,7 @@ class Holding:
         self._room = room
         self._waits_since = _NEVER
         self._dropped: Callable[[], object] = bool
+        self._asking = set[asyncio.Task[Any]]()
 
     def begin(self, dropped: Callable[[], object]) -> None:
         """The request is under way; `dropped` ends it."""
@@ -46,8 +48,20 @@ class Holding:
         self._room.holdings.add(self)
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Nothing of it is left; a query that still runs for it, as the other of two of which one failed, is ended."""
         self._room.holdings.discard(self)
+        for task in tuple(self._asking):
+            task.cancel()
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """What is done within is done for the request, and ends with it."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._asking.add(task)
+        try:
+            yield
+        finally:
+            self._asking.discard(task)
 
     def read(self, columns: Sequence[Sequence[Any]]) -> None:
         """Rows came for it, by columns."""
