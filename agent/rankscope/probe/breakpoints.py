@@ -103,6 +103,10 @@ class Armed:
         return True
 
 
+Places = dict[int, tuple[list[Subject], list[tuple[Armed, tuple[int, ...]]]]]
+"""Which rows of a kind of step concern whom, by their number: what the rows are about, and the places of each."""
+
+
 class Breakpoints:
     """All breakpoints of one probe.
 
@@ -120,17 +124,17 @@ class Breakpoints:
         self._around = around
         self._actions = actions
         self._armed: tuple[Armed, ...] = ()
-        self._relaxed: tuple[Armed, ...] = ()
         self._precise: Mapping[Key, list[Armed]] = {}
-        self._places: dict[int, tuple[list[Subject], list[tuple[Armed, tuple[int, ...]]]]] = {}
+        self._relaxed: tuple[tuple[Armed, ...], Places] = (), {}
         self._together, self._alone = Columns(), Columns()
-        self._lock = threading.RLock()
+        # Two, since a callback that is called while rows are judged may wait for a thread that changes what is armed.
+        self._judging, self._arming = threading.RLock(), threading.RLock()
         self.version = 0
 
     def add(self, trigger: Trigger, predicate: Predicate, *, callback: OnHit | None = None) -> Armed:
         """Arm a breakpoint."""
         armed = Armed(trigger, predicate, callback=callback, changed=self._sort)
-        with self._lock:
+        with self._arming:
             self._armed = (*self._armed, armed)
             self._sort()
         return armed
@@ -142,7 +146,7 @@ class Breakpoints:
 
     def _sort(self) -> None:
         """Something was added, switched or removed."""
-        with self._lock:
+        with self._arming:
             self._armed = tuple(armed for armed in self._armed if not armed.is_removed)
             enabled = [armed for armed in self._armed if armed.is_enabled]
             precise: dict[Key, list[Armed]] = {}
@@ -150,8 +154,7 @@ class Breakpoints:
                 for key in armed.predicate.depths if armed.trigger.precise else ():
                     precise.setdefault(key, []).append(armed)
             self._precise = precise
-            self._relaxed = tuple(armed for armed in enabled if not armed.trigger.precise)
-            self._places = {}
+            self._relaxed = tuple(armed for armed in enabled if not armed.trigger.precise), {}
             self.version += 1
 
     def depths(self) -> Iterator[tuple[Key, Depth]]:
@@ -175,7 +178,7 @@ class Breakpoints:
         armed = self._precise.get(row.subject.key)
         if armed is None:
             return
-        with self._lock:
+        with self._judging:
             live = self._live([row], self._alone, armed=armed)
             hits = [self._judge(each, [row], live=live, values=values) for each in tuple(armed)]
         _raise_first(hits)
@@ -186,13 +189,14 @@ class Breakpoints:
         Raises:
             BreakpointHit: One fired whose action is to raise.
         """
-        if not self._relaxed or not rows:
+        relaxed, places_of = self._relaxed  # at once: another thread may change it
+        if not relaxed or not rows:
             return
         hits: list[BreakpointHit | None] = []
-        with self._lock:
-            live = self._live(rows, self._together, armed=self._relaxed)
+        with self._judging:
+            live = self._live(rows, self._together, armed=relaxed)
             parts: dict[tuple[int, ...], LiveRows] = {}
-            for armed, places in self._concerned(rows):
+            for armed, places in _concerned(rows, relaxed, places_of=places_of):
                 some = parts.get(places)
                 if some is None:  # those of the same rows share one reading of them
                     some = parts[places] = live if len(places) == len(rows) else live.at(places)
@@ -206,25 +210,6 @@ class Breakpoints:
             texts = self._around.modules[name]
             batch[name] = [texts.get(row.subject.module) for row in rows]
         return LiveRows(Entity.TENSOR, batch)
-
-    def _concerned(self, rows: Sequence[Row]) -> list[tuple[Armed, tuple[int, ...]]]:
-        """Which rows concern whom. Steps of a kind have the same rows, so that it is worked out once for each kind."""
-        subjects = [row.subject for row in rows]
-        known = self._places.get(len(rows))
-        if known is not None and known[0] == subjects:
-            return known[1]
-        at: dict[Key, list[int]] = {}
-        for place, subject in enumerate(subjects):
-            at.setdefault(subject.key, []).append(place)
-        found = [
-            (armed, tuple(sorted(place for key in at.keys() & armed.predicate.depths.keys() for place in at[key])))
-            for armed in self._relaxed
-        ]
-        concerned = [(armed, places) for armed, places in found if places]
-        if len(self._places) >= KINDS_KEPT:
-            self._places.clear()
-        self._places[len(rows)] = subjects, concerned
-        return concerned
 
     def _judge(
         self, armed: Armed, rows: Sequence[Row], *, live: LiveRows, values: Tensor | None = None
@@ -274,6 +259,28 @@ class Breakpoints:
         elif trigger.action == Action.LEVEL:
             self._actions.raise_level(row, trigger.level, steps=trigger.steps, cause=armed.name)
         return BreakpointHit(told(event), event) if trigger.action == Action.RAISE else None
+
+
+def _concerned(
+    rows: Sequence[Row], relaxed: Sequence[Armed], *, places_of: Places
+) -> list[tuple[Armed, tuple[int, ...]]]:
+    """Which rows concern whom. Steps of a kind have the same rows, so that it is worked out once for each kind."""
+    subjects = [row.subject for row in rows]
+    known = places_of.get(len(rows))
+    if known is not None and known[0] == subjects:
+        return known[1]
+    at: dict[Key, list[int]] = {}
+    for place, subject in enumerate(subjects):
+        at.setdefault(subject.key, []).append(place)
+    found = [
+        (armed, tuple(sorted(place for key in at.keys() & armed.predicate.depths.keys() for place in at[key])))
+        for armed in relaxed
+    ]
+    concerned = [(armed, places) for armed, places in found if places]
+    if len(places_of) >= KINDS_KEPT:
+        places_of.clear()
+    places_of[len(rows)] = subjects, concerned
+    return concerned
 
 
 def _raise_first(hits: Iterable[BreakpointHit | None]) -> None:

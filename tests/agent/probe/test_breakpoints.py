@@ -1,6 +1,7 @@
 """A breakpoint sees every row of its nodes, fires where its condition holds, and does what was asked of it."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -389,6 +390,24 @@ def test_training_is_bit_identical_with_breakpoints_and_without() -> None:
 
     for left, right in zip(plain.model.parameters(), observed.model.parameters(), strict=True):
         assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("precise", [True, False], ids=["precise", "relaxed"])
+def test_a_callback_may_wait_for_another_thread_that_changes_breakpoints(trained: Trained, *, precise: bool) -> None:
+    def paused(_hit: HitEvent) -> None:
+        person = threading.Thread(target=breakpoint_.remove)
+        person.start()
+        person.join(5)
+        waited.append(person.is_alive())
+
+    waited: list[bool] = []
+    trigger = Trigger(node="blocks.1", predicate=OUTPUT, precise=precise)
+    breakpoint_ = trained.probe.set_breakpoint(trigger, callback=paused)
+
+    trained.advance()
+    trained.advance()
+
+    assert (waited, breakpoint_.hits) == ([False], 1)
 
 
 def test_a_breakpoint_may_be_set_and_removed_by_its_own_callback(trained: Trained) -> None:
