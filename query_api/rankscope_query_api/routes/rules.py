@@ -18,7 +18,7 @@ from rankscope_query_api.routes.tql import answered, refused
 from rankscope_query_api.rules import RULES, Rule, rule_named
 from rankscope_query_api.rules.catalog import Threshold, filled
 from rankscope_query_api.store import TraceStore
-from rankscope_query_api.tql_sql import compile_query
+from rankscope_query_api.tql_sql import Compiled, compile_query
 from rankscope_query_api.values import RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
@@ -75,7 +75,19 @@ class _Run:
         self._known: dict[str, bool] = {}
 
     async def ask(self, text: str, *, limit: int) -> Page:
-        """The first rows of a query's answer.
+        """The first rows of a query's answer, and how many there are."""
+        return await answered(self._store, await self._compiled(text, limit=limit))
+
+    async def finds(self, text: str) -> bool:
+        """Whether a query has an answer."""
+        if text not in self._known:
+            compiled = await self._compiled(text, limit=1)
+            table = await self._store.query(compiled.sql, compiled.parameters)
+            self._known[text] = any(table.columns)
+        return self._known[text]
+
+    async def _compiled(self, text: str, *, limit: int) -> Compiled:
+        """A query of the run.
 
         Raises:
             InvalidQueryError: A threshold makes no query of it.
@@ -84,14 +96,7 @@ class _Run:
             query = await asyncio.to_thread(lambda: tql.check(tql.parse(text)))
         except tql.TqlError as error:
             raise refused(error) from error
-        compiled = compile_query(query, project=self._key.project, run=self._key.run, limit=limit)
-        return await answered(self._store, compiled)
-
-    async def finds(self, text: str) -> bool:
-        """Whether a query has an answer."""
-        if text not in self._known:
-            self._known[text] = bool((await self.ask(text, limit=1)).items)
-        return self._known[text]
+        return compile_query(query, project=self._key.project, run=self._key.run, limit=limit)
 
     async def holds(self, rule: Rule, thresholds: Mapping[str, Threshold], *, item: Mapping[str, Any]) -> bool:
         """Whether all guards of a rule hold for what it found."""
