@@ -101,10 +101,13 @@ def test_a_trace_is_found_by_its_id(served: Served, report: Report) -> None:
     roots = [f"step == {steps[len(steps) * turn // TIMES]} and rank == 0 and span.depth == 0" for turn in range(TIMES)]
     traces = [answer(served.api, root)["items"][0]["trace_id"] for root in roots]
 
-    _judge(Asked("trace by id", [f'span.trace_id == "{trace}"' for trace in traces], 100, 30), served.api, report)
+    queries = [f'span.trace_id == "{trace}"' for trace in traces]
+    found = _judge(Asked("trace by id", queries, 100, 30), served.api, report)
+
+    assert found["total"] == min(tql_store.RANKS * tql_store.SPANS_OF_STEP, ROWS)
 
 
-def _judge(asked: Asked, api: httpx.Client, report: Report) -> None:
+def _judge(asked: Asked, api: httpx.Client, report: Report) -> dict[str, Any]:
     bodies = [{"query": query, "run": tql_store.RUN} for query in asked.queries]
     times = [spent(lambda body=body: api.post("/tql", json=body)) for body in bodies]
     found = answer(api, asked.queries[0])
@@ -113,6 +116,7 @@ def _judge(asked: Asked, api: httpx.Client, report: Report) -> None:
     title = f"{asked.name}, p95 over {ROWS:,} rows"
     report.judge(title, p95(times), "ms", sense="at most", target=asked.target_ms)
     report.add("  p50", sorted(times)[TIMES // 2], "ms")
+    return found
 
 
 def answer(api: httpx.Client, query: str) -> dict[str, Any]:
