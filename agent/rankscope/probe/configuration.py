@@ -21,8 +21,16 @@ updates, module spans; 3 values of tensors, in steps in which something asks for
 
 MOST_TRIGGERS = 256
 MOST_GLOBS = 64
+MOST_SLICES = 64
 MOST_SAMPLE = 1_000_000
+MOST_TEXT = 1024
+"""Characters of a name, a node and a glob; a condition has as many as TQL lets it have."""
 
+MOST_STEPS = 1_000_000_000
+"""Greatest stride, and most steps for which a level is raised."""
+
+_MOST_BYTES = 2**62
+_WORD_BITS = 64
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -33,6 +41,32 @@ def _word(kind: type[_Word], value: str, *, what: str) -> _Word:
         return kind(value)
     except ValueError as error:
         raise ConfigError(f"{what} is {value!r}; use one of {', '.join(kind)}") from error
+
+
+def _bound(what: str, amount: int, *, most: int) -> None:
+    if amount > most:
+        raise ConfigError(f"{amount} {what} are too many; a configuration has at most {most}")
+
+
+def _whole(**values: object) -> None:
+    """Refuse what is no whole number, before it is compared or divided by."""
+    for name, value in values.items():
+        _of_kind(value, int, where=name, instead="a whole number")
+
+
+def _short(whose: str, **texts: str | tuple[str, ...]) -> None:
+    """Refuse texts that are none, or longer than any path."""
+    for name, value in texts.items():
+        for text in (value,) if isinstance(value, str) else value:
+            _of_kind(text, str, where=name, instead="text")
+            if len(text) > MOST_TEXT:
+                raise ConfigError(f"{whose}: {name} has a text of {len(text)} characters; use at most {MOST_TEXT}")
+
+
+def _of_kind(value: object, kind: Any, *, where: str, instead: str) -> object:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{where} is {value!r}; write {instead}")
+    return value
 
 
 class Part(StrEnum):
@@ -65,12 +99,16 @@ class Values:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "part", _word(Part, self.part, what="part"))
+        _whole(elements=self.elements, seed=self.seed, step_bytes=self.step_bytes, run_bytes=self.run_bytes)
         if not 1 <= self.elements <= MOST_SAMPLE:
             raise ConfigError(f"a sample of {self.elements} elements cannot be kept; ask for 1 to {MOST_SAMPLE:,}")
         if (self.part is Part.SLICE) != bool(self.slices):
             raise ConfigError("slices=((start, stop), …) belong to part='slice', and to nothing else")
-        if min(self.step_bytes, self.run_bytes) < 0:
-            raise ConfigError(f"step_bytes={self.step_bytes} and run_bytes={self.run_bytes} are 0 or more")
+        _bound("slices", len(self.slices), most=MOST_SLICES)
+        if self.seed.bit_length() > _WORD_BITS:
+            raise ConfigError(f"seed has {self.seed.bit_length()} bits; use a whole number of at most {_WORD_BITS}")
+        if not 0 <= min(self.step_bytes, self.run_bytes) <= max(self.step_bytes, self.run_bytes) <= _MOST_BYTES:
+            raise ConfigError(f"step_bytes and run_bytes are 0 to {_MOST_BYTES:,} bytes each")
 
 
 class Action(StrEnum):
@@ -112,9 +150,11 @@ class Trigger:
         object.__setattr__(self, "action", _word(Action, self.action, what="action"))
         if not self.node or not self.predicate:
             raise ConfigError("a breakpoint has a node and a predicate, such as node='head', 'tensor.nan_count > 0'")
-        if self.level not in LEVELS or self.steps < 1 or self.ignore < 0:
-            text = f"level={self.level}, steps={self.steps}, ignore={self.ignore}"
-            raise ConfigError(f"{text}: a level is 0 to 3, steps are at least 1, ignored hits at least 0")
+        _short("a breakpoint", node=self.node, name=self.name)
+        _whole(level=self.level, steps=self.steps, ignore=self.ignore)
+        if self.level not in LEVELS or not 1 <= self.steps <= MOST_STEPS or not 0 <= self.ignore <= MOST_STEPS:
+            told = "a level is 0 to 3, steps are 1 to {0:,}, ignored hits 0 to {0:,}".format(MOST_STEPS)
+            raise ConfigError(f"a breakpoint on {self.node} cannot be so: {told}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +164,7 @@ class CaptureConfiguration:
     Attributes:
         name: What it is called in the run's data.
         level: Probe level, one of `LEVELS`.
-        every: Stride of fully captured steps, at least 1: those whose number is a multiple of it.
+        every: Stride of fully captured steps, 1 to 1,000,000,000: those whose number is a multiple of it.
         include: Globs a node's path must match one of; empty: any path.
         exclude: Globs it must match none of.
         roles: Roles that are captured; empty: all that the level has.
@@ -147,10 +187,14 @@ class CaptureConfiguration:
     whole_updates: bool = False
 
     def __post_init__(self) -> None:
+        _whole(level=self.level, every=self.every)
+        _short("the configuration", name=self.name, include=self.include, exclude=self.exclude)
         if self.level not in LEVELS:
             raise ConfigError(f"level {self.level} is not a probe level; use 0, 1, 2 or 3")
         if self.every < 1:
             raise ConfigError(f"every={self.every} captures no step; use 1 for every step, 10 for every tenth")
+        if self.every > MOST_STEPS:
+            raise ConfigError(f"every is beyond any step; use at most {MOST_STEPS:,}")
         if self.budget is not None and not 0 < self.budget <= 1:
             raise ConfigError(f"budget={self.budget} is no share of step time; use 0.02 for 2 %, None for no limit")
         _bound("include", len(self.include), most=MOST_GLOBS)
@@ -199,11 +243,6 @@ def parsed(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"a capture configuration is a JSON object: {error}") from error
-
-
-def _bound(what: str, amount: int, *, most: int) -> None:
-    if amount > most:
-        raise ConfigError(f"{amount} {what} are too many; a configuration has at most {most}")
 
 
 _PARTS: Mapping[str, type[Any]] = {"values": Values, "triggers": Trigger, "roles": Role, "part": Part, "action": Action}
@@ -255,9 +294,3 @@ def _item(name: str, value: object, *, where: str) -> object:
             raise ConfigError(f"{where} is {value!r}; write two whole numbers")
         return tuple(_of_kind(bound, int, where=where, instead="two whole numbers") for bound in pair)
     return _of_kind(value, int, where=where, instead="a whole number")
-
-
-def _of_kind(value: object, kind: Any, *, where: str, instead: str) -> object:
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{where} is {value!r}; write {instead}")
-    return value

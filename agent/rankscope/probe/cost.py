@@ -44,6 +44,7 @@ class Cost:
         self._shares: deque[float] = deque(maxlen=KEPT)
         self._began_ns = self._own_ns = 0
         self._others = self._since_told = 0
+        self._left_out = -1
         self._is_captured = self._is_timed = self._is_open = False
         self.configure(configuration)
 
@@ -77,7 +78,9 @@ class Cost:
         self._is_open = True
         level, budget = self._configuration.level, self._budget
         self._is_captured = level >= 1 and budget.captures(step)
-        if level >= 1 and not self._is_captured and step % budget.stride == 0:
+        is_left_out = level >= 1 and not self._is_captured and step % budget.stride == 0
+        if is_left_out and step != self._left_out:  # each microstep begins the step anew
+            self._left_out = step
             detail = f"step {step} is not captured in full: others are compared with it"
             now = self._recording.clock.wall_ns()
             self._recording.append(gap_block(GapCause.BUDGET, detail, time_ns=now, steps=(step, step)))

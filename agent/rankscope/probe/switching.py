@@ -6,6 +6,7 @@ ranks, by a file that all of them can read for one, they change at the same step
 
 import logging
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 LOOKED_AT_EVERY_NS = 1_000_000_000
 """How long the file is not looked at again. A look is 2 µs on a disk of one's own, and may be much on a network's."""
+
+MOST_BYTES = 2**20
+"""Of a file; a configuration with as many breakpoints as there may be has a tenth of them."""
 
 
 class Order(NamedTuple):
@@ -43,6 +47,32 @@ def read_order(text: str) -> Order:
             f"from_step is {from_step!r}; write the number of the first step that is captured so, or null"
         )
     return Order(CaptureConfiguration.from_members(members), from_step)
+
+
+def _text_of(file: Path, found: os.stat_result) -> str:
+    """What a file says; training must wait for nobody to write into a pipe, and read nothing that does not end.
+
+    Raises:
+        ConfigError: It is no file, or no configuration is so long.
+        OSError: It cannot be read.
+    """
+    # Looked at before it is opened, which alone may do something to a device; and opened so that nothing waits.
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}; write the JSON into a file")
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        text = opened.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else b""
+    if len(text) > MOST_BYTES:
+        raise ConfigError(f"it has more than {MOST_BYTES:,} bytes, and no configuration is so long")
+    return text.decode("utf-8")
+
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 
 
 class Switch:
@@ -93,7 +123,7 @@ class Switch:
         if seen == self._seen:
             return
         try:
-            order = read_order(file.read_text("utf-8"))
+            order = read_order(_text_of(file, found))
         except (ConfigError, OSError, UnicodeError) as error:
             self._complain(f"{file} changes nothing: {error}")
             return

@@ -59,6 +59,13 @@ def test_what_is_left_out_has_its_default() -> None:
         ({"level": True}, "level is True; write a whole number"),
         ({"every": 0}, "every=0 captures no step"),
         ({"every": 2.5}, "every is 2.5; write a whole number"),
+        ({"every": 10**400}, "every is beyond any step; use at most 1,000,000,000"),
+        ({"triggers": [{"node": "a", "predicate": "b", "steps": 10**18}]}, "steps are 1 to 1,000,000,000"),
+        ({"values": {"step_bytes": 2**63}}, "step_bytes and run_bytes are 0 to"),
+        ({"values": {"seed": 2**64}}, "seed has 65 bits"),
+        ({"values": {"part": "slice", "slices": [[0, 1]] * 65}}, "65 slices are too many"),
+        ({"include": ["a" * 2000]}, "include has a text of 2000 characters; use at most 1024"),
+        ({"name": "n" * 2000}, "name has a text of 2000 characters"),
         ({"budget": 0}, "budget=0 is no share"),
         ({"include": "head"}, "include is 'head'; write a JSON list"),
         ({"include": [3]}, "include is 3; write text"),
@@ -89,3 +96,15 @@ def test_words_of_a_configuration_may_be_given_as_text() -> None:
     assert Values(part=cast("Any", "sample")).part is Part.SAMPLE
     with pytest.raises(ConfigError, match="action is 'keep'; use one of nothing, capture, level, raise"):
         Trigger(node="head", predicate="tensor.l2 > 1", action=cast("Any", "keep"))
+
+
+@pytest.mark.parametrize("every", ["10", 2.5, True, None])
+def test_a_stride_that_is_no_whole_number_is_refused_also_as_an_argument(every: object) -> None:
+    with pytest.raises(ConfigError, match="every is .*; write a whole number"):
+        CaptureConfiguration(every=cast("Any", every))
+
+
+@pytest.mark.parametrize("level", ["1", 1.0, True])
+def test_so_is_a_level(level: object) -> None:
+    with pytest.raises(ConfigError, match="level is .*; write a whole number"):
+        CaptureConfiguration(level=cast("Any", level))

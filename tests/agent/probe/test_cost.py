@@ -35,3 +35,17 @@ def test_a_step_left_out_to_compare_with_is_a_gap() -> None:
 
     gaps = recorded.rows("gaps", cause="budget")
     assert [(row["step_from"], row["step_to"]) for row in gaps] == [(15, 15), (31, 31)]
+
+
+def test_a_step_left_out_is_one_gap_however_many_microsteps_it_has() -> None:
+    recorded, model, criterion = Recorded(), Model(), Criterion()
+    attach(recorded.run, model, loss=criterion, level=1, every=1, budget=1.0)
+    codes, targets = batches(1)[0]
+
+    for step in (14, 15, 16):
+        for microstep in range(3):
+            with recorded.run.step(step, microstep=microstep):
+                criterion(model(codes), targets).backward()
+
+    gaps = recorded.rows("gaps", cause="budget")
+    assert [(row["step_from"], row["step_to"]) for row in gaps] == [(15, 15)]

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -147,6 +148,32 @@ def test_a_file_that_is_wrong_changes_nothing_and_is_said_once(
         + ", ".join(CaptureConfiguration.__dataclass_fields__)
     ]
     assert rank.captured() == [0, 2, 5]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "huge"])
+def test_what_is_no_file_of_a_configuration_holds_nobody_up_and_is_said_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(switching, "LOOKED_AT_EVERY_NS", 0)
+    file = tmp_path / "capture.json"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        with file.open("wb") as written:
+            written.truncate(2**40)
+    rank = Rank(CaptureConfiguration(level=1, every=2), file=file)
+
+    with caplog.at_level(logging.WARNING):
+        rank.train(0, 3)
+
+    (said,) = [record.getMessage() for record in caplog.records]
+    told = "it has more than 1,048,576 bytes" if kind == "huge" else f"it is a {kind}; write the JSON into a file"
+    assert said.startswith(f"{file} changes nothing: {told}")
+    assert rank.captured() == [0, 2]
 
 
 def test_a_step_that_has_passed_already_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
