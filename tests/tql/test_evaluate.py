@@ -214,6 +214,24 @@ def test_a_nan_and_a_missing_value_are_no_earlier_ones() -> None:
     assert matches("delta(tensor.l2) == 1", **batch) == [False, False, False, True]
 
 
+def test_a_gradient_before_and_after_its_reduction_and_two_calls_of_a_module_have_pasts_of_their_own() -> None:
+    rising = asked("tensor.l2 > prev(tensor.l2)")
+    local, reduced, skipped = 4, 8, 64
+
+    def answers(*values: float, flags: list[int], calls: list[int]) -> list[bool]:
+        rows = {"name": ["w"] * 3, "l2": list(values), "flags": flags, "call": calls, "time": [0] * 3}
+        return rising.matches({**rows, "step": 0})
+
+    assert answers(5.0, 1.0, 9.0, flags=[local, reduced, local], calls=[0, 0, 1]) == [False] * 3
+    assert answers(4.0, 2.0, 8.0, flags=[local, reduced, local], calls=[0, 0, 1]) == [False, True, False]
+    # Other bits do not tell series apart.
+    assert answers(9.0, 1.0, 9.0, flags=[local | skipped, reduced | skipped, local], calls=[0, 0, 1]) == [
+        True,
+        False,
+        True,
+    ]
+
+
 def test_processes_have_pasts_of_their_own() -> None:
     rising = asked("delta(scalar.value) > 0")
 

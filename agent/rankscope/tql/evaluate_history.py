@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from rankscope.tql.evaluate_columns import LiveRows
 from rankscope.tql.evaluate_numbers import Number, difference, in_type
-from rankscope.tql.fields import FIELDS, TIME_COLUMN, Entity, Type
+from rankscope.tql.fields import FIELDS, TIME_COLUMN, Entity, Field, Type
 from rankscope.tql.typed import SERIES, History
 
 MOST_SERIES = 1 << 16
@@ -209,10 +209,10 @@ class Past:
         """
         self._memory = memory or _memory(node)
         self._slots: dict[object, int] = {}
-        self._series = [FIELDS[name][entity].column[0] for name in SERIES[entity]]
+        self._series = [FIELDS[name][entity] for name in SERIES[entity]]
         self._order = [FIELDS[name][entity].column[0] for name in _ORDER if entity in FIELDS.get(name, {})]
         self._time = TIME_COLUMN[entity]
-        self._last_keys: list[Sequence[object]] = []
+        self._last_stored: list[Sequence[object]] = []
         self._last_slots: list[int] = []
 
     def take(self, rows: LiveRows, values: Sequence[Number | None]) -> Given:
@@ -228,13 +228,15 @@ class Past:
 
     def _slots_of(self, rows: LiveRows) -> list[int]:
         """The slot of each row's series; batches of one layout, as every step has them, are looked up once."""
-        keys = [rows.stored(name) for name in self._series]
+        stored = [rows.stored(field.column[0]) for field in self._series]
         if "incarnation" in rows.batch:
-            keys.append(rows.stored("incarnation"))
-        # Columns that a batch shares with the last one are compared by identity.
-        if keys != self._last_keys:
+            stored.append(rows.stored("incarnation"))
+        # Columns that a batch shares with the last one are compared by identity, those of flags whole: before a bit
+        # is taken out of them.
+        if stored != self._last_stored:
+            keys = [*map(_of_series, self._series, stored), *stored[len(self._series) :]]
             self._last_slots = [self._slot(key) for key in zip(*keys, strict=True)]
-            self._last_keys = keys
+            self._last_stored = stored
         return self._last_slots
 
     def _slot(self, key: object) -> int:
@@ -255,6 +257,11 @@ class Past:
         keys: Iterable[tuple[Any, ...]] = zip(*columns, strict=True)
         places = [_place(key, time) for key, time in zip(keys, rows.stored(self._time), strict=True)]
         return sorted(range(rows.count), key=places.__getitem__)
+
+
+def _of_series(field: Field, column: Sequence[Any]) -> Sequence[object]:
+    """What a column says of the series of each row; of flags, only the field's own bit."""
+    return [bool(flags & field.bit) for flags in column] if field.bit else column
 
 
 def _place(key: tuple[Any, ...], time: int) -> tuple[Any, ...]:

@@ -201,11 +201,16 @@ def _window(function: str, value: Expr, *, scope: Scope, is_current_too: bool = 
 def _over(value: Expr, *, scope: Scope, is_current_too: bool = True) -> Expr:
     """An aggregate over the rows of the series before this one, and this one."""
     end = {"end": "CURRENT ROW"} if is_current_too else {"end": number(1), "end_side": "PRECEDING"}
-    names = typed.SERIES[scope.entity]
-    series = [column(FIELDS[name][scope.entity].column[0]) for name in names]
+    series = [_of_series(FIELDS[name][scope.entity]) for name in typed.SERIES[scope.entity]]
     return exp.Window(
         this=value,
         partition_by=[column("incarnation"), *series],
         order=exp.Order(expressions=order_by(series_order(scope.entity))),
         spec=exp.WindowSpec(**_EARLIER, **end),
     )
+
+
+def _of_series(field: Field) -> Expr:
+    """What tells the series of a row by a field; of flags, the field's own bit."""
+    known = column(field.column[0])
+    return call("bitAnd", known, number(field.bit)) if field.bit else known

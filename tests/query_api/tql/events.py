@@ -26,6 +26,9 @@ FLOATS = (
 )  # fmt: skip
 WHOLE = (None, 0, 1, 2, 3, 7, 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 DURATIONS = (0, 1, -1, 3, 7, 5_000_000, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 1_000_000_000)
+FLAGS = (4, 4, 4, 4 | 64, 0, 8 | 64)
+"""Of tensors: local, skipped, reduced; mostly of one series."""
+
 STEPS = (None, 0, 0, 1, 1, 2, 2**53 + 1, 2**63 - 1)
 
 
@@ -116,6 +119,8 @@ def _tensor(chance: random.Random, own: int) -> Row:
         "microstep": chance.choice((0, 0, 1)),
         "microbatch": chance.choice((None, None, 0)),
         "phase": chance.choice((2, 2, 3)),
+        "flags": chance.choice(FLAGS),
+        "call": chance.choice((0, 0, 0, 0, 0, 1)),
         "time": SEALED + own,
         "nan_count": _whole(chance),
         "zero_count": _whole(chance),

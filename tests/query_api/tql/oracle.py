@@ -60,8 +60,9 @@ class Placed:
     @property
     def series(self) -> tuple[Any, ...]:
         """Which series it belongs to."""
-        names = [FIELDS[name][self.entity].column[0] for name in typed.SERIES[self.entity]]
-        return (self.process.incarnation, *(self.row.get(name) for name in names))
+        known = [FIELDS[name][self.entity] for name in typed.SERIES[self.entity]]
+        values = [(self.row.get(each.column[0]), each.bit) for each in known]
+        return (self.process.incarnation, *(value & bit if bit and value else value for value, bit in values))
 
 
 def placed(processes: list[Process], entity: Entity) -> list[Placed]:
