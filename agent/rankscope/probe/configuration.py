@@ -153,7 +153,7 @@ class Trigger:
         _short("a breakpoint", node=self.node, name=self.name)
         _whole(level=self.level, steps=self.steps, ignore=self.ignore)
         if self.level not in LEVELS or not 1 <= self.steps <= MOST_STEPS or not 0 <= self.ignore <= MOST_STEPS:
-            told = "a level is 0 to 3, steps are 1 to {0:,}, ignored hits 0 to {0:,}".format(MOST_STEPS)
+            told = f"a level is 0 to 3, steps are 1 to {MOST_STEPS:,}, ignored hits 0 to {MOST_STEPS:,}"
             raise ConfigError(f"a breakpoint on {self.node} cannot be so: {told}")
 
 

@@ -59,7 +59,7 @@ def _text_of(file: Path, found: os.stat_result) -> str:
     # Looked at before it is opened, which alone may do something to a device; and opened so that nothing waits.
     if not stat.S_ISREG(found.st_mode):
         raise ConfigError(f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}; write the JSON into a file")
-    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         text = opened.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else b""
     if len(text) > MOST_BYTES:
         raise ConfigError(f"it has more than {MOST_BYTES:,} bytes, and no configuration is so long")

@@ -100,11 +100,11 @@ def test_words_of_a_configuration_may_be_given_as_text() -> None:
 
 @pytest.mark.parametrize("every", ["10", 2.5, True, None])
 def test_a_stride_that_is_no_whole_number_is_refused_also_as_an_argument(every: object) -> None:
-    with pytest.raises(ConfigError, match="every is .*; write a whole number"):
+    with pytest.raises(ConfigError, match=r"every is .*; write a whole number"):
         CaptureConfiguration(every=cast("Any", every))
 
 
 @pytest.mark.parametrize("level", ["1", 1.0, True])
 def test_so_is_a_level(level: object) -> None:
-    with pytest.raises(ConfigError, match="level is .*; write a whole number"):
+    with pytest.raises(ConfigError, match=r"level is .*; write a whole number"):
         CaptureConfiguration(level=cast("Any", level))
