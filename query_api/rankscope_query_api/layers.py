@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from rankscope_query_api.values import Record
 
-_NUMBER = re.compile(r"\d+$")
+NUMBER_AT_END = "0*([0-9]+)$"
+"""Finds the number that a name ends in, without leading zeros; means the same in RE2, for TQL's `layer.path`."""
+
+_NUMBER = re.compile(NUMBER_AT_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,11 @@ class Layers:
 
 
 def is_block(row: Record, indexes: Mapping[str, int | None]) -> bool:
-    """Whether a module is a numbered block: its name ends in its index, and its parent has another."""
+    """Whether a module is a numbered block: its name ends in its index, and its parent has another.
+
+    `tql_sql.relations` says the same in SQL.
+    """
     number = _NUMBER.search(row["path"].rpartition(".")[2])
     index = row["layer_index"]
-    return index is not None and number is not None and int(number[0]) == index and indexes.get(row["parent"]) != index
+    is_numbered = index is not None and number is not None and number[1] == str(index)
+    return is_numbered and indexes.get(row["parent"]) != index

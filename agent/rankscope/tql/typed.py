@@ -390,16 +390,11 @@ class Typed:
     entity: Entity
 
 
+_SAME_TENSOR = ("tensor.call", "tensor.reduced")  # a step has a gradient before and after its reduction
+
 SERIES: dict[Entity, tuple[str, ...]] = {
-    Entity.TENSOR: (
-        *("tensor.name", "tensor.role", "microstep", "tensor.microbatch", "phase"),
-        *("tensor.call", "tensor.reduced"),
-    ),
+    Entity.TENSOR: ("tensor.name", "tensor.role", "microstep", "tensor.microbatch", "phase", *_SAME_TENSOR),
     Entity.SPAN: ("span.name", "span.kind", "span.path", "span.thread_id"),
     Entity.SCALAR: ("scalar.name",),
 }
-"""The fields that tell one series of a process from another; other entities have no history.
-
-Under data parallelism a step has two gradients of a name, before and after the reduction, and a module that is called
-twice has two outputs: neither is what the other was a step ago.
-"""
+"""The fields that tell one series of a process from another; other entities have no history."""

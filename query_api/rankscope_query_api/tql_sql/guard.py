@@ -48,8 +48,9 @@ _NAMES = """
     abs any anyLast argMax argMaxIf argMin argMinIf array arrayAvg arrayCount arrayDistinct arrayElement arrayFilter
     arrayLast arrayMap arrayMax arrayMin arrayPopFront arrayPushBack arrayReduce arraySlice arraySort
     arrayStringConcat assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr bitShiftLeft cast concat
-    count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage floor greatest groupArray groupArrayIf
-    groupArrayLast groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex if ifNull indexOf intDiv
+    count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage extract floor greatest groupArray
+    groupArrayIf groupArrayLast groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex if ifNull indexOf
+    intDiv
     isFinite isInfinite isNaN isNotNull isNull JSONExtractRaw JSONExtractString least length log10 log2 lower
     mapContains mapKeys mapValues match max min modulo moduloOrZero multiIf notEmpty now64 Nullable nullIf position
     quantileExactInclusive range replaceAll round roundBankers row_number simpleLinearRegression splitByString sqrt

@@ -17,6 +17,7 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import Origin
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
 from rankscope_proto.sections_spans import SPAN_END
+from rankscope_query_api.layers import NUMBER_AT_END
 from rankscope_query_api.tql_sql.parameters import Parameters
 from rankscope_query_api.values import SILENT_NS
 
@@ -33,7 +34,8 @@ KEYS: dict[Origin, tuple[str, ...]] = {
 _OF_PROJECT = "project = {project:String}"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 _SCOPED = "@scoped"
-_DOT = "{dot:String}"
+_DOT, _NUMBER = "{dot:String}", "{number:String}"
+_BOUND = {"dot": ".", "number": NUMBER_AT_END}
 
 # What the list of runs says, computed alike: the worst status of the latest launch's trainers, or of all its processes
 # where none calls itself a trainer; a process that fell silent was interrupted.
@@ -120,12 +122,13 @@ FROM batches
 PREWHERE {_SCOPED}
 GROUP BY run_id, launch_id, rank"""
 
-# A layer is a numbered repeated block: its name is the index that it gives to all it holds, and its parent has another.
+# A layer is what `layers.is_block` says: its name ends in its index, and its parent has another.
 _LAYERS = f"""
 SELECT run_id, groupUniqArray(path) AS layers
 FROM modules
 PREWHERE {_SCOPED}
-WHERE isNotNull(layer_index) AND splitByString({_DOT}, path)[-1] = toString(ifNull(layer_index, 0))
+WHERE isNotNull(layer_index)
+    AND extract(splitByString({_DOT}, path)[-1], {_NUMBER}) = toString(ifNull(layer_index, 0))
     AND (run_id, parent, ifNull(layer_index, 0)) NOT IN (
         SELECT run_id, path, ifNull(layer_index, 0) FROM modules PREWHERE {_SCOPED} WHERE isNotNull(layer_index)
     )
@@ -227,8 +230,9 @@ def relation(origin: Origin, *, project: str, run: str | None, parameters: Param
     parameters.named("project", project, table="String")
     if run is not None:
         parameters.named("run", run, table="String")
-    if _DOT in _TEXTS[origin]:
-        parameters.named("dot", ".", table="String")
+    for name, text in _BOUND.items():
+        if f"{{{name}:String}}" in _TEXTS[origin]:
+            parameters.named(name, text, table="String")
     return exp.Var(this=_text(origin, run is not None))
 
 

@@ -11,6 +11,7 @@ from rankscope.tql import typed
 from rankscope.tql.fields import Entity, Origin, Type
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
+from rankscope_query_api.layers import Layers
 from rankscope_query_api.tql_sql.parameters import Parameters
 from rankscope_query_api.tql_sql.relations import KEYS, relation
 from tests.ground.stores import FrontProcess, Store
@@ -33,6 +34,11 @@ MODULES = (
     ("layers.12.stages", "layers.12", "ModuleList", "other", 12),
     ("layers.12", "layers", "Block", "other", 12),
     ("head", "", "Linear", "head", None),
+    ("encoder.encoder_layer_0", "encoder", "EncoderBlock", "other", 0),
+    ("encoder.encoder_layer_0.mlp", "encoder.encoder_layer_0", "MLP", "mlp", 0),
+    ("stage_007", "", "Stage", "other", 7),
+    ("stage_010.conv2", "stage_010", "Conv", "conv", 10),
+    ("stage_010", "", "Stage", "other", 10),
 )
 
 
@@ -175,11 +181,18 @@ def test_a_tensors_module_is_known_by_its_path(rows: TypedRows) -> None:
 
     found = rows.ask(Entity.TENSOR, *(field(name, Entity.TENSOR) for name in names), run="study")
 
-    layers = {path: path if path in {"layers.3", "layers.12", "layers.12.stages.5"} else None for path, *_ in MODULES}
+    blocks = {"layers.3", "layers.12", "layers.12.stages.5", "encoder.encoder_layer_0", "stage_007", "stage_010"}
+    layers = {path: path if path in blocks else None for path, *_ in MODULES}
     layers |= {path: "layers.3" for path in layers if path.startswith("layers.3.")}
     layers |= {"layers.12.stages": "layers.12", "layers.12.stages.5.attn": "layers.12.stages.5"}
+    layers |= {"encoder.encoder_layer_0.mlp": "encoder.encoder_layer_0", "stage_010.conv2": "stage_010"}
     wanted = [(path or None, known, kind or None, layers[path]) for path, _, known, kind, _ in MODULES]
     assert found == [one for one in wanted for _ in range(2)]
+    # A profile puts the same modules into the same layers.
+    columns = ("path", "parent", "class", "type", "layer_index")
+    described = [dict[str, Any](zip(columns, one, strict=True)) for one in MODULES]
+    profiled = {path: layer for path in layers if (layer := Layers(described).of(path)).index is not None}
+    assert {path: layer.path for path, layer in profiled.items()} == {p: at for p, at in layers.items() if at}
 
 
 def test_a_trace_counts_a_span_that_is_stored_twice_once(rows: TypedRows) -> None:
