@@ -16,7 +16,7 @@ from rankscope.probe.statistics.engines import Engine, engine, in_torch, kernel,
 from rankscope.probe.statistics.layout import in_memory_order, is_plain, stretches
 from rankscope.probe.statistics.native import Kernel
 from rankscope.probe.statistics.norms import norms_in_torch
-from rankscope.probe.statistics.numbers import Sums, norms_of, numbers_of
+from rankscope.probe.statistics.numbers import Read, Sums, is_ordinary, norms_of, numbers_of, ordinary_numbers, sums_of
 
 __all__ = ["Engine", "engine", "norms", "prepare", "table", "tables"]
 
@@ -32,12 +32,17 @@ def table(values: Tensor, zeros: int = 0) -> Numbers:
     Returns:
         The table; an empty tensor has none, one without a finite element has counts only.
     """
-    return numbers_of(_summed([values], [zeros])[0])
+    native = kernel()
+    if native is None:
+        with in_torch():
+            return numbers_of(blocked(values, zeros))
+    return _by_kernel(native, values, zeros=zeros, many=threads())
 
 
 def tables(values: Sequence[Tensor], zeros: Sequence[int] | None = None) -> list[Numbers]:
-    """Every statistic of each tensor: `table` in one call, in which a small one costs a few microseconds."""
-    return [numbers_of(sums) for sums in _summed(values, zeros)]
+    """Every statistic of each tensor: `table` of each, a small one of which costs a few microseconds."""
+    missing = zeros if zeros is not None else [0] * len(values)
+    return [table(each, none) for each, none in zip(values, missing, strict=True)]
 
 
 def norms(values: Sequence[Tensor]) -> list[Numbers]:
@@ -45,37 +50,38 @@ def norms(values: Sequence[Tensor]) -> list[Numbers]:
 
     With a kernel, they are taken from its table, which costs less than torch's two norms do.
     """
-    if kernel() is None:
-        with in_torch():
-            return [norms_in_torch(each) for each in values]
-    return [norms_of(sums) for sums in _summed([in_memory_order(each) for each in values], None)]
-
-
-def _summed(values: Sequence[Tensor], zeros: Sequence[int] | None) -> list[Sums]:
-    missing = zeros if zeros is not None else [0] * len(values)
     native = kernel()
     if native is None:
         with in_torch():
-            return [blocked(each, none) for each, none in zip(values, missing, strict=True)]
-    made = _by_kernel(native, values, zeros=missing)
-    return [
-        in_range(sums, each, zeros=none) if each.dtype is torch.float64 else sums
-        for sums, each, none in zip(made, values, missing, strict=True)
-    ]
+            return [norms_in_torch(each) for each in values]
+    many = threads()
+    return [_norms_by_kernel(native, in_memory_order(each), many) for each in values]
 
 
-def _by_kernel(native: Kernel, values: Sequence[Tensor], *, zeros: Sequence[int]) -> list[Sums]:
-    """One call for the tensors that can be read where they lie; the others one by one, in stretches."""
-    known, many = native.kinds, threads()
-    is_simple = [not none and each.dtype in known and is_plain(each) for each, none in zip(values, zeros, strict=True)]
-    if all(is_simple):
-        return native.tables(values, many)
-    simple = iter(native.tables([each for each, is_in in zip(values, is_simple, strict=True) if is_in], many))
-    return [
-        next(simple)
-        if is_in
-        else native.stretched(stretches(each) if each.numel() else (), none, threads=many)
-        if each.dtype in known
-        else blocked(each, none)
-        for each, none, is_in in zip(values, zeros, is_simple, strict=True)
-    ]
+def _by_kernel(native: Kernel, values: Tensor, *, zeros: int, many: int) -> Numbers:
+    if values.dtype not in native.kinds:
+        return numbers_of(blocked(values, zeros))
+    read = _read(native, values, zeros=zeros, many=many)
+    if not zeros and is_ordinary(read):
+        return ordinary_numbers(read)
+    return numbers_of(_looked_at_again(read, values, zeros))
+
+
+def _norms_by_kernel(native: Kernel, values: Tensor, many: int) -> Numbers:
+    if values.dtype not in native.kinds:
+        return norms_of(blocked(values))
+    read = _read(native, values, zeros=0, many=many)
+    return Numbers(*read[:5]) if is_ordinary(read) else norms_of(_looked_at_again(read, values, 0))
+
+
+def _read(native: Kernel, values: Tensor, *, zeros: int, many: int) -> Read:
+    """What the kernel says; of a tensor that cannot be read where it lies, in stretches."""
+    if not zeros and is_plain(values):
+        return native.table(values, many)
+    return native.stretched(stretches(values) if values.numel() else (), zeros, threads=many)
+
+
+def _looked_at_again(read: Read, values: Tensor, zeros: int) -> Sums:
+    sums = sums_of(read)
+    sums = in_range(sums, values, zeros=zeros) if values.dtype is torch.float64 else sums
+    return sums._replace(fingerprint=None) if zeros else sums

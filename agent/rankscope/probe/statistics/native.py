@@ -5,18 +5,21 @@ live until the call returns. ctypes lets other threads run meanwhile.
 """
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from rankscope.probe.statistics.numbers import Sums
+from rankscope.probe.statistics.numbers import Read
 
-_LAYOUT = Struct("=9d47Q")
-"""One tensor's numbers, as `Numbers` in kernel/table.c has them."""
+_LAYOUT = Struct("=3Q2d3Q8d43Qd")
+"""One tensor's numbers, as `Numbers` in kernel/table.c has them: what `numbers.Read` says."""
+
+_NOTHING = bytes(_LAYOUT.size)
 
 KINDS: dict[torch.dtype, int] = {
     torch.float32: 0,
@@ -61,8 +64,8 @@ class Kernel:
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
         pointer, count = ctypes.c_void_p, ctypes.c_int64
-        self._tables = library.rankscope_tables
-        self._tables.argtypes = [ctypes.c_int, pointer, pointer, pointer, ctypes.c_int, pointer]
+        self._table = library.rankscope_table
+        self._table.argtypes = [pointer, count, ctypes.c_int, ctypes.c_int, pointer]
         self._begin, self._add = library.rankscope_begin, library.rankscope_add
         self._begin.argtypes = [pointer]
         self._add.argtypes = [pointer, pointer, count, ctypes.c_int, ctypes.c_int]
@@ -70,7 +73,7 @@ class Kernel:
         self._add_zeros.argtypes, self._finish.argtypes = [pointer, count], [pointer, pointer]
         library.rankscope_size.restype = ctypes.c_uint64
         self._size = int(library.rankscope_size())
-        for function in (self._tables, self._begin, self._add, self._add_zeros, self._finish, library.rankscope_define):
+        for function in (self._table, self._begin, self._add, self._add_zeros, self._finish, library.rankscope_define):
             function.restype = None
         library.rankscope_define.argtypes = [ctypes.c_int, pointer, ctypes.c_double, ctypes.c_double]
         self.kinds = dict(KINDS)
@@ -79,23 +82,20 @@ class Kernel:
             library.rankscope_define(kind, (ctypes.c_double * 256)(*byte_values(dtype)), normal, most)
             self.kinds[dtype] = kind
 
-    def tables(self, values: Sequence[Tensor], threads: int) -> list[Sums]:
-        """What is summed up over contiguous tensors, in one call.
+    def table(self, values: Tensor, threads: int) -> Read:
+        """What is known of a contiguous tensor.
 
         Args:
-            values: Contiguous host tensors of the types in `kinds`.
+            values: On the host, of a type in `kinds`.
             threads: Most threads to work with.
         """
-        many = len(values)
-        addresses = (ctypes.c_void_p * many)(*[each.data_ptr() for each in values])
-        amounts = (ctypes.c_int64 * many)(*[each.numel() for each in values])
-        kinds = (ctypes.c_int32 * many)(*[self.kinds[each.dtype] for each in values])
-        results = ctypes.create_string_buffer(_LAYOUT.size * many)
-        self._tables(many, addresses, amounts, kinds, threads, results)
-        return [_sums(each) for each in _LAYOUT.iter_unpack(results.raw)]
+        # An array and its address: ctypes takes three times as long to make its own, and a table of 64 KiB takes 3 us.
+        result = array("Q", _NOTHING)
+        self._table(values.data_ptr(), values.numel(), self.kinds[values.dtype], threads, result.buffer_info()[0])
+        return _LAYOUT.unpack(result)
 
-    def stretched(self, stretches: Iterable[Tensor], zeros: int, *, threads: int) -> Sums:
-        """What is summed up over one tensor that is handed over in stretches.
+    def stretched(self, stretches: Iterable[Tensor], zeros: int, *, threads: int) -> Read:
+        """What is known of one tensor that is handed over in stretches.
 
         Args:
             stretches: Contiguous host tensors of one type in `kinds`, as `layout.stretches` makes them.
@@ -108,8 +108,7 @@ class Kernel:
             self._add(part, each.data_ptr(), each.numel(), self.kinds[each.dtype], threads)
         self._add_zeros(part, zeros)
         self._finish(part, result)
-        sums = _sums(_LAYOUT.unpack(result.raw))
-        return sums._replace(fingerprint=None) if zeros else sums
+        return _LAYOUT.unpack(result.raw)
 
 
 def _limits(dtype: torch.dtype) -> tuple[float, float]:
@@ -118,7 +117,3 @@ def _limits(dtype: torch.dtype) -> tuple[float, float]:
         return 0.0, float("inf")
     limits = torch.finfo(dtype)
     return limits.smallest_normal, limits.max
-
-
-def _sums(read: tuple[Any, ...]) -> Sums:
-    return Sums(*read[:15], histogram=read[15:55], fingerprint=read[55])

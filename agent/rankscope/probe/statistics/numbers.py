@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rankscope.probe.rows import Numbers
 
@@ -14,6 +14,11 @@ FLOAT32_LEAST = float.fromhex("0x1p-150")
 
 SQUARES_MOST, SQUARES_LEAST = 1e140, 1e-140
 """Greatest magnitudes between which no sum of squares leaves the range of fp64 or loses bits at its end."""
+
+
+Read = tuple[Any, ...]
+"""What the kernel knows of a tensor: `Numbers` up to `saturated_count`, the fingerprint, the histogram's buckets, and
+how many elements are finite."""
 
 
 class Sums(NamedTuple):
@@ -73,34 +78,50 @@ def numbers_of(sums: Sums) -> Numbers:
             fingerprint=sums.fingerprint,
             log2_hist=tuple(sums.histogram),
         )
-    absmax = sums.absmax
-    # By position: by name takes half a microsecond more, which a list of small tensors would feel.
     made = Numbers(
-        nonfinite,
-        sums.nan,
-        infinite,
-        absmax,
-        sums.l2,
-        sums.posinf,
-        sums.neginf,
-        sums.zero,
-        sums.zero / numel,
-        sums.low,
-        sums.high,
-        sums.least if sums.least < math.inf else None,
-        sums.mean,
-        sums.std,
-        sums.l1,
-        sums.rms,
-        sums.subnormal,
-        sums.saturated,
-        None,
-        None,
-        sums.fingerprint,
-        None,
-        tuple(sums.histogram),
+        nonfinite_count=nonfinite,
+        nan_count=sums.nan,
+        inf_count=infinite,
+        absmax=sums.absmax,
+        l2=sums.l2,
+        posinf_count=sums.posinf,
+        neginf_count=sums.neginf,
+        zero_count=sums.zero,
+        zero_frac=sums.zero / numel,
+        min=sums.low,
+        max=sums.high,
+        absmin_nonzero=sums.least if sums.least < math.inf else None,
+        mean=sums.mean,
+        std=sums.std,
+        l1=sums.l1,
+        rms=sums.rms,
+        subnormal_count=sums.subnormal,
+        saturated_count=sums.saturated,
+        fingerprint=sums.fingerprint,
+        log2_hist=tuple(sums.histogram),
     )
-    return made if sums.least > FLOAT32_LEAST and absmax < FLOAT32_MOST else _storable(made)
+    return made if sums.least > FLOAT32_LEAST and sums.absmax < FLOAT32_MOST else _storable(made)
+
+
+def is_ordinary(read: Read) -> bool:
+    """Whether some element is not 0 and every number fits its column; then no square has left its range either."""
+    return FLOAT32_LEAST < read[11] <= read[3] < FLOAT32_MOST
+
+
+def ordinary_numbers(read: Read) -> Numbers:
+    """The whole table of an ordinary tensor: by position, which takes a third of the time that names take."""
+    return Numbers._make((*read[:18], None, None, read[18], None, read[19:-1]))
+
+
+def sums_of(read: Read) -> Sums:
+    """What the kernel knows of a tensor that is not ordinary, to be looked at more closely."""
+    nan, l2, posinf, neginf, zero = read[1], *read[4:8]
+    low, high, least, mean, std, l1, rms, subnormal, saturated, fingerprint = read[9:19]
+    return Sums(
+        *(read[-1], mean, std, l1, l2, rms, low, high, least, nan, posinf, neginf, zero, subnormal, saturated),
+        read[19:-1],
+        fingerprint,
+    )
 
 
 def _storable(numbers: Numbers) -> Numbers:

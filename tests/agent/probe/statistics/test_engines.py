@@ -14,6 +14,7 @@ import torch
 from rankscope.probe.statistics import engine, engines, prepare, table
 from rankscope.probe.statistics.library import NoKernelError, library
 from rankscope.probe.statistics.native import Kernel
+from rankscope.probe.statistics.numbers import sums_of
 from tests.agent.probe.statistics.engines import compiled, computing
 from tests.ground.processes import alive
 
@@ -122,7 +123,7 @@ def test_a_kernel_outlives_another_of_the_same_file(kernel: Kernel, tmp_path_fac
     Kernel(compiled(tmp_path_factory.getbasetemp() / "rankscope"))
     others = [(ctypes.c_double * 256)(*[9.0] * 256) for _ in range(100)]
 
-    (found,) = kernel.tables([torch.tensor([1, -2], dtype=torch.int8)], 1)
+    found = sums_of(kernel.table(torch.tensor([1, -2], dtype=torch.int8), 1))
 
     assert (found.l1, len(others)) == (3.0, 100)
 
@@ -205,7 +206,7 @@ def test_denormal_numbers_stay_what_they_are(kernel: Kernel) -> None:
 def test_threads_change_no_statistic(kernel: Kernel) -> None:
     values = torch.randn(300_001, generator=torch.Generator().manual_seed(1))
 
-    one, two = kernel.tables([values], 1)[0], kernel.tables([values], 2)[0]
+    one, two = sums_of(kernel.table(values, 1)), sums_of(kernel.table(values, 2))
 
     assert (one.fingerprint, one.histogram, one.low, one.high) == (two.fingerprint, two.histogram, two.low, two.high)
     assert one.std == pytest.approx(two.std, rel=1e-9)

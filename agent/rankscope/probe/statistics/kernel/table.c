@@ -27,12 +27,15 @@ static Kind kinds[KINDS] = {
     {INT16, 2, 0, 0, 0, INFINITY, 0},
 };
 
-/* The numbers of one tensor, in the order in which native.py reads them. */
+/* The numbers of one tensor, in the order in which native.py reads them: that of a row. */
 typedef struct {
-    double finite, mean, std, l1, l2, rms, min, max, absmin;
-    uint64_t nan, posinf, neginf, zero, subnormal, saturated;
+    uint64_t nonfinite, nan, infinite;
+    double absmax, l2;
+    uint64_t posinf, neginf, zero;
+    double zero_share, min, max, absmin, mean, std, l1, rms;
+    uint64_t subnormal, saturated, fingerprint;
     uint64_t histogram[BUCKETS];
-    uint64_t fingerprint;
+    double finite;
 } Numbers;
 
 /* A type of one byte: `values` lists what its 256 bytes stand for. They are copied: a process has the library once,
@@ -99,12 +102,15 @@ static void measure_all(Part *total, const void *x, int64_t n, const Kind *k, in
 static void finish(const Part *a, Numbers *to)
 {
     const double square = a->finite > 0 ? a->m2 / a->finite + a->mean * a->mean : 0;
+    const uint64_t infinite = a->posinf + a->neginf, nonfinite = a->nan + infinite;
     *to = (Numbers){
-        .finite = a->finite, .mean = a->mean, .std = a->finite > 0 ? sqrt(a->m2 / a->finite) : 0, .l1 = a->l1,
+        .nonfinite = nonfinite, .nan = a->nan, .infinite = infinite, .posinf = a->posinf, .neginf = a->neginf,
+        .absmax = fmax(-a->min, a->max) + 0.0, .min = a->min, .max = a->max, .absmin = a->absmin,
+        .zero = a->zero, .zero_share = a->finite > 0 ? (double)a->zero / (a->finite + (double)nonfinite) : 0,
+        .mean = a->mean, .std = a->finite > 0 ? sqrt(a->m2 / a->finite) : 0, .l1 = a->l1,
         .l2 = sqrt(a->m2 + a->finite * a->mean * a->mean), .rms = sqrt(square),
-        .min = a->min, .max = a->max, .absmin = a->absmin, .nan = a->nan, .posinf = a->posinf, .neginf = a->neginf,
-        .zero = a->zero, .subnormal = a->subnormal, .saturated = a->saturated,
-        .fingerprint = mixed(a->hash ^ mixed(a->size + 1)),
+        .subnormal = a->subnormal, .saturated = a->saturated,
+        .fingerprint = mixed(a->hash ^ mixed(a->size + 1)), .finite = a->finite,
     };
     memcpy(to->histogram, a->histogram, sizeof a->histogram);
 }
@@ -129,13 +135,11 @@ void rankscope_add_zeros(Part *a, int64_t n)
 
 void rankscope_finish(const Part *a, Numbers *to) { finish(a, to); }
 
-/* Many tensors in one call: small ones cost 1.5 microseconds each. */
-void rankscope_tables(int many, const void *const *x, const int64_t *n, const int32_t *kind, int threads, Numbers *to)
+/* A tensor that lies in memory as it is. */
+void rankscope_table(const void *x, int64_t n, int kind, int threads, Numbers *to)
 {
-    for (int i = 0; i < many; i++) {
-        Part a;
-        begin(&a);
-        measure_all(&a, x[i], n[i], &kinds[kind[i]], threads);
-        finish(&a, &to[i]);
-    }
+    Part a;
+    begin(&a);
+    measure_all(&a, x, n, &kinds[kind], threads);
+    finish(&a, to);
 }
