@@ -166,6 +166,19 @@ class Sheet:
             self._look(self.meter(device), tensors, rows=of_device, depth=depth)
         self.measured += rows
 
+    def wants_values(self, subject: Subject) -> bool:
+        """Whether somebody wants a tensor's values in the open step."""
+        is_asked = self.keeper is not None and subject.key in self.keeper.asked
+        return is_asked or self.raised.get(subject.key) is Depth.VALUES
+
+    def keep(self, tensors: Sequence[Tensor], rows: Sequence[Row]) -> None:
+        """Show what `take` was told of to those who want its values."""
+        for tensor, row in zip(tensors, rows, strict=True):
+            if self.keeper is not None and self.keeper.is_asked:
+                self.keeper.see(row.subject, tensor, phase=row.phase, microstep=row.microstep)
+        if self.raised:
+            self._show(tensors, rows)
+
     @staticmethod
     def _look(meter: Meter, values: Sequence[Tensor], *, rows: Sequence[Row], depth: Depth) -> None:
         if depth >= Depth.TABLE:

@@ -4,14 +4,14 @@ The sample is of rows of 16 neighbouring elements (a cache line of float32: 12 Â
 where single elements cost 71 Âµs), at most 1 % of the elements but at least 256; a tensor that has no more
 is taken whole. Which ones is chosen once per tensor, by its name, from a generator of its own: the same on
 every rank and in every run. On request the whole difference is kept instead, with the whole table, at the
-price of a copy of the weights during the optimizer's step.
+price of a copy of the weights during the optimizer's step; and so is that of one tensor whose values somebody wants.
 
 An update that is left out (a guarded step, a scaler that saw an overflow) has no row.
 """
 
 import zlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -36,6 +36,22 @@ _SAMPLED = TENSOR_FLAGS["sampled"]
 _OPTIMIZER, _UPDATE = Phase.OPTIMIZER.code, Role.UPDATE.code
 
 
+class _Before(NamedTuple):
+    """A parameter that an optimizer is about to move.
+
+    Attributes:
+        tracked: The parameter.
+        prepared: The tensor that it moves.
+        part: The elements to compare, as they are before.
+        is_all: Whether these are all of them, in their shape.
+    """
+
+    tracked: Tracked
+    prepared: "Measurable"
+    part: Tensor
+    is_all: bool
+
+
 class Updates:
     """Measures the updates of one watch's parameters.
 
@@ -50,7 +66,7 @@ class Updates:
         self._sheet = sheet
         self.is_whole = False
         self._chosen: dict[tuple[str, int], Tensor] = {}
-        self._before: dict[Optimizer, list[tuple[Tracked, Measurable, Tensor]]] = {}
+        self._before: dict[Optimizer, list[_Before]] = {}
 
     def begin(self, optimizer: Optimizer, tracked: Iterable[Tracked]) -> None:
         """An optimizer is about to move its parameters.
@@ -60,11 +76,14 @@ class Updates:
             tracked: The parameters to look at; those that are not this optimizer's are left out.
         """
         moved = {id(parameter) for parameter in parameters_of(optimizer)}
-        before: list[tuple[Tracked, Measurable, Tensor]] = []
+        before: list[_Before] = []
         for each in tracked:
             prepared = self._sheet.prepared(each.weight, each.parameter) if id(each.parameter) in moved else None
             if prepared is not None and prepared.values.numel():
-                before.append((each, prepared, self._part(each.weight.name, prepared.values, keep=True)))
+                is_all = self.is_whole or self._sheet.wants_values(each.weight.of(_UPDATE))
+                part = self._part(each.weight.name, prepared.values, is_all=is_all)
+                kept = part.clone() if part.data_ptr() == prepared.values.data_ptr() else part
+                before.append(_Before(each, prepared, kept, is_all))
         self._before[optimizer] = before
         if before and self._sheet.finishing.scaling is not None:
             self._sheet.finishing.scaling.live()
@@ -74,36 +93,36 @@ class Updates:
         before = self._before.pop(optimizer, [])
         if not before:
             return
-        parts = [self._part(each.weight.name, prepared.values, keep=False) for each, prepared, _ in before]
-        moves = [after - earlier for after, (_, _, earlier) in zip(parts, before, strict=True)]
-        if self.is_whole:
-            values = [move.view(prepared.values.shape) for move, (_, prepared, _) in zip(moves, before, strict=True)]
-        else:
-            values = [norm_ratio(move, earlier) for move, (_, _, earlier) in zip(moves, before, strict=True)]
+        moves = [
+            self._part(each.tracked.weight.name, each.prepared.values, is_all=each.is_all) - each.part
+            for each in before
+        ]
+        values = (
+            moves if self.is_whole else [norm_ratio(move, each.part) for move, each in zip(moves, before, strict=True)]
+        )
         rows = [
-            self._sheet.row(each.weight.of(_UPDATE), prepared, phase=_OPTIMIZER, flags=self._flags(prepared.values))
-            for each, prepared, _ in before
+            self._sheet.row(each.tracked.weight.of(_UPDATE), each.prepared, phase=_OPTIMIZER, flags=_flags(each))
+            for each in before
         ]
         self._sheet.take(values, rows, depth=Depth.TABLE if self.is_whole else Depth.NORMS)
+        whole = [place for place, each in enumerate(before) if each.is_all]
+        self._sheet.keep([moves[place] for place in whole], [rows[place] for place in whole])
 
     def forget(self) -> None:
         """The step is over; an optimizer that raised has no rows."""
         self._before.clear()
 
-    def _part(self, name: str, values: Tensor, *, keep: bool) -> Tensor:
-        """The elements to compare, in float32 at least; a copy if they are to be kept.
+    def _part(self, name: str, values: Tensor, *, is_all: bool) -> Tensor:
+        """The elements to compare, in float32 at least; all of them in their shape, or a sample in one dimension.
 
         Raises:
             RuntimeError: Torch cannot index the tensor.
         """
-        flat = flattened(values)
-        if not self.is_whole and flat.numel() > LEAST:
-            flat = flat[: flat.numel() // _ROW * _ROW].view(-1, _ROW).index_select(0, self._rows(name, flat)).view(-1)
-        wide = flat if flat.itemsize >= 4 else flat.float()
-        return wide.clone() if keep and wide.data_ptr() == values.data_ptr() else wide
-
-    def _flags(self, values: Tensor) -> int:
-        return 0 if self.is_whole or values.numel() <= LEAST else _SAMPLED
+        part = values
+        if not is_all and values.numel() > LEAST:
+            flat = flattened(values)
+            part = flat[: flat.numel() // _ROW * _ROW].view(-1, _ROW).index_select(0, self._rows(name, flat)).view(-1)
+        return part if part.itemsize >= 4 else part.float()
 
     def _rows(self, name: str, flat: Tensor) -> Tensor:
         """Numbers of the rows that are looked at, ascending."""
@@ -112,6 +131,10 @@ class Updates:
         if chosen is None or chosen.device != flat.device:
             chosen = self._chosen[key] = chosen_rows(name, flat.numel()).to(flat.device)
         return chosen
+
+
+def _flags(before: _Before) -> int:
+    return 0 if before.is_all or before.prepared.values.numel() <= LEAST else _SAMPLED
 
 
 def chosen_rows(name: str, numel: int) -> Tensor:

@@ -154,7 +154,7 @@ class Keeper:
             ask.step = step if ask.step is None else ask.step
             if ask.step < step:
                 self._asks.remove(ask)
-                ask.pending.end(_unseen(ask))
+                self._end_unanswered(ask, _unseen(ask))
             elif ask.step == step:
                 for key in dict.fromkeys(key for node in ask.nodes for key in self._keys_of(node, ask.roles)):
                     asked[key] = (*asked.get(key, ()), ask)
@@ -208,7 +208,8 @@ class Keeper:
             self._is_closed = True
             asks, self._asks = self._asks, []
         for ask in asks:
-            ask.pending.end(_CLOSED if ask.step is None or ask.step != self._step else _unseen(ask))
+            is_over = ask.step is not None and ask.step == self._step
+            self._end_unanswered(ask, _unseen(ask) if is_over else _CLOSED)
 
     def _keep(
         self,
@@ -260,6 +261,12 @@ class Keeper:
         host = buffer.view(taken.dtype).view(what.shape)
         # The copy is in the order of the stream: what overwrites the tensor, or its memory, comes after it.
         return host, device.send(taken, host)
+
+    def _end_unanswered(self, ask: Ask, reason: str) -> None:
+        """Nothing was kept: say so to whoever waits, and in the run's data, since nobody waits for what a hit asks."""
+        ask.pending.end(reason)
+        if not ask.pending.refused:
+            self._gap(GapCause.UNSUPPORTED, [f"values that {ask.cause} asked for: {reason}"])
 
     def _settle(self, *, wait: bool) -> None:
         """Hand over what has left its device, in order, and answer whoever waits for nothing else."""

@@ -17,7 +17,7 @@ from rankscope.probe.meters import DeviceMeter
 from rankscope_proto.names import Phase, Role
 from tests.agent.probe.devices import HostAsDevice
 from tests.agent.probe.test_local_probe import Trained
-from tests.agent.probe.trainings import Criterion, Model, Recorded, batches, hook_count, names, train, watching
+from tests.agent.probe.trainings import Criterion, Model, Recorded, batches, hook_count, names, norm_of, train, watching
 from tests.ground.stores import Store
 from tests.proto.batches import insert
 
@@ -345,6 +345,37 @@ def test_a_relaxed_hit_keeps_the_values_of_the_next_step(trained: Trained) -> No
     assert [(row["name"], row["role"], row["step"], row["cause"]) for row in rows] == [
         ("head.weight", Role.GRAD.code, 1, "look")
     ]
+
+
+@pytest.mark.parametrize("action", [Action.CAPTURE, Action.LEVEL])
+def test_a_hit_on_an_update_keeps_what_the_optimizer_changes_in_the_next_step(trained: Trained, action: Action) -> None:
+    predicate = "tensor.update_ratio >= 0 and step == 0"
+    armed(trained.probe, "head.weight", predicate, action=action, level=3, name="look")
+    trained.advance()
+    before = trained.model.head.weight.detach().clone()
+
+    trained.advance()
+
+    moved = trained.model.head.weight.detach() - before
+    (row,) = trained.recorded.rows("captures", role=Role.UPDATE.code)
+    assert (row["name"], row["step"], row["cause"]) == ("head.weight", 1, "look")
+    assert row["data"] == moved.numpy().tobytes()
+    update = trained.recorded.rows("tensor_stats", step=1, role=Role.UPDATE.code)[0]
+    assert update["update_ratio"] == pytest.approx(norm_of(moved) / norm_of(before))
+    assert update["flags"] == 0
+
+
+def test_that_a_hit_asked_for_values_which_never_came_is_a_gap(trained: Trained) -> None:
+    armed(trained.probe, "head.weight", f"{GRAD} and step == 0", action=Action.CAPTURE, name="look")
+    trained.advance()
+    trained.model.head.requires_grad_(requires_grad=False)
+
+    trained.advance()
+    trained.advance()
+
+    details = [row["detail"] for row in trained.recorded.rows("gaps", cause="unsupported")]
+    told = "values that look asked for: nothing that head.weight names was seen in step 1"
+    assert [detail for detail in details if detail.startswith(told)]
 
 
 def test_a_gradient_that_arrives_at_an_output_is_judged_alone(trained: Trained) -> None:

@@ -226,3 +226,22 @@ def test_an_optimizer_that_runs_the_model_itself_is_compared_over_its_whole_step
     assert updates(recorded)["weight"]["update_ratio"] == pytest.approx(
         whole_ratio(before, model.weight.detach()), rel=1e-5
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_of_an_update_are_the_difference_whatever_the_order_in_memory(
+    recorded: Recorded, dtype: torch.dtype
+) -> None:
+    model = nn.Linear(30, 20)
+    model.weight = nn.Parameter(torch.randn(30, 20, dtype=dtype).t())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    probe = attach(recorded.run, model, optimizer=optimizer, level=0)
+    handle = probe.capture(["weight"], roles=[Role.UPDATE])
+    before = model.weight.detach().clone().float()
+
+    with recorded.run.step(0):
+        model.weight.grad = torch.randn(30, 20, dtype=dtype).t()
+        optimizer.step()
+
+    (kept,) = handle.result(1)
+    assert torch.equal(cast("Tensor", kept.values()), model.weight.detach().float() - before)
