@@ -1,7 +1,7 @@
 """SQL: one SELECT over the views of the contract in, its rows out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -12,12 +12,16 @@ from rankscope_query_api.answers import Json
 from rankscope_query_api.encodings import Format, Rows, response, wanted
 from rankscope_query_api.errors import RefusedStatementError
 from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
+from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.sql.answer import refused, titled, undescribed
 from rankscope_query_api.sql.compile import Statement, compile_statement
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import RunKey, Table
 
 router = APIRouter(prefix=PREFIX, tags=["sql"])
+
+Gap = Mapping[str, Json]
+"""A stated absence."""
 
 ROWS = 1_000
 """Rows of an answer where the request does not say."""
@@ -48,10 +52,12 @@ async def run_sql(request: Request, body: SqlBody, *, query: Annotated[InProject
     if body.run is not None:
         await launches_of(store, RunKey(query.project, body.run))
     statement = await asyncio.to_thread(_compiled, body, query.project)
+    # First what costs little: beside the statement it would stand in line for a handle that the statement has.
+    gaps = await _gaps(store, statement, project=query.project, run=body.run)
     table = await _asked(store, statement)
     form = wanted(body.format, request.headers.get("accept"))
     # In a thread: 64 MiB take seconds to write, and the loop answers others meanwhile.
-    return await asyncio.to_thread(_answered, titled(statement, table), table, limit=body.limit, form=form)
+    return await asyncio.to_thread(_answered, titled(statement, table), table, gaps=gaps, limit=body.limit, form=form)
 
 
 def _compiled(body: SqlBody, project: str) -> Statement:
@@ -69,9 +75,23 @@ async def _asked(store: TraceStore, statement: Statement) -> Table:
         raise refused(error.said) from error
 
 
-def _answered(names: Sequence[str], table: Table, *, limit: int, form: Format) -> Response:
+async def _gaps(store: TraceStore, statement: Statement, *, project: str, run: str | None) -> Sequence[Gap]:
+    """The stated absences of rows that it could have read: of its views, at whichever steps, of the run or of each.
+
+    Which steps a statement is about, nothing but its answer says; so the gaps of all of them are told.
+    """
+    if not statement.sections:
+        return ()
+    if run is not None:
+        return [gap_json(gap) for gap in await store.runs.gaps(RunKey(project, run), sections=statement.sections)]
+    found = await store.runs.gaps_of_project(project, sections=statement.sections)
+    return [{"run_id": gap["run_id"], **gap_json(gap)} for gap in found]
+
+
+def _answered(names: Sequence[str], table: Table, *, gaps: Sequence[Gap], limit: int, form: Format) -> Response:
     rows = Rows(names, table.types, [column[:limit] for column in table.columns])
-    return response(_said(rows, is_cut=any(len(one) > limit for one in table.columns)), rows, form=form)
+    is_cut = any(len(one) > limit for one in table.columns)
+    return response({**_said(rows, is_cut=is_cut), "gaps": gaps}, rows, form=form)
 
 
 def _said(rows: Rows, *, is_cut: bool) -> dict[str, Json]:
@@ -86,5 +106,4 @@ def _said(rows: Rows, *, is_cut: bool) -> dict[str, Json]:
         "truncated": is_cut,
         "next": None,
         "warnings": [cut] if is_cut else [],
-        "gaps": [],
     }

@@ -37,11 +37,13 @@ class Statement:
         sql: Its text; every value is a `{name:Type}` placeholder.
         parameters: The values.
         titles: Names of columns that the text calls otherwise, by the text's name.
+        sections: Whose rows it reads, in order of their first mention; none: it reads none.
     """
 
     sql: str
     parameters: dict[str, Bound]
     titles: Mapping[str, str]
+    sections: tuple[str, ...]
 
     def title(self, name: str) -> str:
         """What a column of the answer is called for the one who asked."""
@@ -79,7 +81,8 @@ def compile_statement(
     bound: dict[str, Bound] = {f"{_OWN}{name}": value for name, value in values.items()} | writer.texts
     if names.views:
         bound |= {"project": project} | ({} if run is None else {"run": run})
-    return Statement(sql, bound, writer.titles)
+    sections = tuple(dict.fromkeys(VIEWS[view].section.name for view in names.views))
+    return Statement(sql, bound, writer.titles, sections)
 
 
 def _with_views(written: str, views: tuple[str, ...], *, of_run: bool) -> str:

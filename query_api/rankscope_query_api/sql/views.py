@@ -50,13 +50,13 @@ class View:
 
     Attributes:
         name: What a statement calls it.
-        table: The table behind it.
+        section: The section whose rows it shows.
         meaning: What a row is.
         columns: What it shows.
     """
 
     name: str
-    table: str
+    section: Section
     meaning: str
     columns: tuple[Column, ...]
 
@@ -68,7 +68,7 @@ class View:
         """
         shown = ", ".join(f"{column.value} AS `{column.name}`" for column in self.columns)
         restricted = f"{OF_PROJECT} AND {OF_RUN}" if of_run else OF_PROJECT
-        return f"SELECT {shown} FROM {self.table} AS rs_t PREWHERE {restricted}"  # noqa: S608 - all of it is ours
+        return f"SELECT {shown} FROM {self.section.table} AS rs_t PREWHERE {restricted}"  # noqa: S608 - all of it is ours
 
 
 def _of_section(name: str, section: Section) -> View:
@@ -77,7 +77,7 @@ def _of_section(name: str, section: Section) -> View:
     found.append(Column("idx", "UInt32", "Number of the row in its batch.", "rs_t.idx"))
     found += [column for field in section.fields if field.table for column in _columns(field, section)]
     found += [Column(one.name, one.table, one.meaning, f"rs_t.{one.name}") for one in section.maps]
-    return View(name, section.table, section.meaning, tuple(found))
+    return View(name, section, section.meaning, tuple(found))
 
 
 def _columns(field: Field, section: Section) -> Iterator[Column]:
@@ -181,7 +181,7 @@ def _otel_traces() -> View:
     resource = ", ".join(f"'{key}', {value}" for key, value in _RESOURCE.items())
     return View(
         "otel_traces",
-        contract.SPANS.table,
+        contract.SPANS,
         "A finished span, by the column names that the OpenTelemetry Collector gives in ClickHouse.",
         (
             like("Timestamp", "start", meaning="Wall clock at the start."),

@@ -3,7 +3,6 @@
 import httpx
 import pytest
 
-from rankscope_proto.columns import SECTIONS
 from rankscope_query_api.sql.compile import compile_statement
 from rankscope_query_api.sql.reference import reference
 from rankscope_query_api.sql.views import VIEWS
@@ -39,7 +38,7 @@ async def test_a_view_shows_rows_of_the_story(client: httpx.AsyncClient, name: s
 
 def test_a_view_shows_every_column_of_its_table_in_some_way() -> None:
     for view in VIEWS.values():
-        section = next(section for section in SECTIONS if section.table == view.table)
+        section = view.section
         values = " ".join(column.value for column in view.columns)
         shown = {field.name for field in section.fields if field.table and f"rs_t.{field.name}" in values}
 
