@@ -6,7 +6,7 @@ generator's and the discriminator's `0.weight` stay two tensors.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from rankscope.errors import ConfigError
 from rankscope.probe.graph import unwrapped
+from rankscope.probe.loader import TimedLoader
 from rankscope.probe.local import LocalProbe
 from rankscope.probe.options import WatchOptions, configuration_of
 from rankscope.probe.ports import Recording
@@ -57,16 +58,20 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Loc
     if criterion is not None:
         _check("loss", criterion, kind=nn.Module, instead="an nn.Module criterion, or call step.loss(tensor) yourself")
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage] internal to this distribution
-    _detach_earlier(model)
-    root = _free_root(recording)
+    earlier = _earlier(model)
+    root = _free_root(recording, beside=earlier)
     watch = Watch(recording, model, configuration=configuration, root=root, file=None if file is None else Path(file))
     if not run.is_recording:
+        _replace(earlier, model)
         watch.detach()
         return LocalProbe(watch, _header(run))
     try:
         probe = LocalProbe(watch, _header(run))
+        if loader is not None:
+            TimedLoader(loader, watch).restore()  # whatever is refused is refused before the earlier watch comes off
+        _replace(earlier, model)
         watch.hook(optimizers=optimizers, scaler=scaler, criterion=criterion, loader=loader)
-    except ConfigError:
+    except Exception:
         watch.detach()
         raise
     _live.add(watch)
@@ -107,13 +112,19 @@ def _check(what: str, value: object, *, kind: type, instead: str) -> None:
         raise ConfigError(f"{what} is a {type(value).__name__}; pass {instead}")
 
 
-def _detach_earlier(model: nn.Module) -> None:
-    for watch in list(_live):
-        if watch.model is not None and unwrapped(watch.model) is unwrapped(model):
-            logger.warning("%s is watched already: that watch is detached, this one goes on", type(model).__name__)
-            watch.detach()
+def _earlier(model: nn.Module) -> list[Watch]:
+    """The watches of a model that it already has."""
+    return [watch for watch in _live if watch.model is not None and unwrapped(watch.model) is unwrapped(model)]
 
 
-def _free_root(recording: Recording) -> str:
-    taken = {watch.root for watch in _live if watch.model is not None and watch.recording is recording}
+def _replace(earlier: Iterable[Watch], model: nn.Module) -> None:
+    for watch in earlier:
+        logger.warning("%s is watched already: that watch is detached, this one goes on", type(model).__name__)
+        watch.detach()
+
+
+def _free_root(recording: Recording, *, beside: Collection[Watch]) -> str:
+    """A path that no other model of the run has; that of a watch that is about to come off is free."""
+    others = [watch for watch in _live if watch not in beside]
+    taken = {watch.root for watch in others if watch.model is not None and watch.recording is recording}
     return next(root for number in count(1) if (root := "" if number == 1 else f"model{number}") not in taken)

@@ -12,11 +12,12 @@ What goes wrong in here, a callback's exception too, is counted and said, and tr
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from rankscope.errors import BreakpointHit
+from rankscope.errors import BreakpointHit, ConfigError
 from rankscope.probe.configuration import Action, Trigger
 from rankscope.probe.contract import Breakpoint, OnHit
 from rankscope.probe.depth import Depth, Key
@@ -138,6 +139,26 @@ class Breakpoints:
             self._armed = (*self._armed, armed)
             self._sort()
         return armed
+
+    def renew(self, around: Surroundings, checked: Callable[[Trigger], Predicate]) -> None:
+        """The model has changed: judge what the nodes name now; what has been seen and counted so far stays.
+
+        Args:
+            around: What conditions may name beside the row.
+            checked: Checks a breakpoint against the model as it is now.
+        """
+        with self._arming:
+            self._around = around
+            for armed in self._armed:
+                try:
+                    depths = checked(armed.trigger).depths
+                except ConfigError as error:
+                    logger.warning(
+                        "breakpoint %s has nothing to judge in the model as it is now: %s", armed.name, error
+                    )
+                else:
+                    armed.predicate = replace(armed.predicate, depths=depths)
+            self._sort()
 
     def clear(self) -> None:
         """Remove them all."""

@@ -118,7 +118,8 @@ class EventFilter:
     """Which events a subscriber wants; what is left empty excludes nothing.
 
     Attributes:
-        nodes: Globs on paths of nodes; of statistics and hits.
+        nodes: Paths or globs, as breakpoints and `capture` take them: of statistics and hits, those whose tensor, or
+            its module, one of them names.
         roles: Of statistics and hits.
         kinds: Classes of events. Gaps of the subscription itself are always told.
         most_waiting: Events that wait for the subscriber at most, at least 1; what comes then is counted and dropped.

@@ -9,9 +9,10 @@ weights) is the first node's alias, not a node of its own.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -110,8 +111,31 @@ def nodes_of(model: nn.Module, root: str = "") -> list[Node]:
     return nodes
 
 
+def without_values(nodes: Sequence[Node]) -> list[Node]:
+    """The same graph of modules that have names, classes and shapes and hold nothing.
+
+    That is what is left of a model once it is watched no more: it can be described, and its memory is given back.
+    """
+    known: dict[int, nn.Parameter] = {}
+    # Classes of our own, since the author's may do more than hold: something of their own at their end, for one.
+    written = {id(node.module): written_class(node.module) for node in nodes}
+    classes = {kind: type(kind.__name__, (nn.Module,), {"__module__": kind.__module__}) for kind in {*written.values()}}
+    return [
+        replace(node, module=_outline(classes[written[id(node.module)]](), node.module, known=known)) for node in nodes
+    ]
+
+
+def _outline(outline: nn.Module, module: nn.Module, *, known: dict[int, nn.Parameter]) -> nn.Module:
+    for name, parameter in own_parameters(module):
+        if id(parameter) not in known:
+            values = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+            known[id(parameter)] = nn.Parameter(values, requires_grad=parameter.requires_grad)
+        outline.register_parameter(name, known[id(parameter)])
+    return outline
+
+
 def state_of(nodes: Sequence[Node]) -> int:
-    """A number that is another when modules were replaced, added or removed, or parameters frozen or unfrozen.
+    """A number that is another when modules were replaced, added or removed, parameters frozen, unfrozen or moved.
 
     A parameter that was replaced by one of its shape and type (`load_state_dict(assign=True)`) changes nothing.
     """
@@ -119,7 +143,7 @@ def state_of(nodes: Sequence[Node]) -> int:
     for node in nodes:
         parts.extend(id(child) for _, child in children_of(node.module))
         for name, parameter in own_parameters(node.module):
-            parts += (name, parameter.requires_grad, parameter.shape, parameter.dtype)
+            parts += (name, parameter.requires_grad, parameter.shape, parameter.dtype, parameter.is_cpu)
     return hash(tuple(parts))
 
 

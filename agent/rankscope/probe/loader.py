@@ -66,16 +66,16 @@ class TimedLoader:
         listener: Told about each fetch; held weakly.
 
     Raises:
-        ConfigError: If the loader's class cannot be replaced (a list, a generator).
+        ConfigError: If the loader's class cannot be replaced (a list, a generator), or is no iterable.
     """
 
     def __init__(self, loader: object, listener: FetchListener) -> None:
         self._loader = loader
         self._own_class = type(loader)
-        timed = _timed_class(self._own_class, weakref.ref(listener))
         try:
+            timed = _timed_class(self._own_class, weakref.ref(listener))
             loader.__class__ = timed
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             raise ConfigError(
                 f"a {self._own_class.__name__} cannot be timed in place; pass a DataLoader (or an object of a class "
                 'of your own) as loader=, or fetch inside `with step.phase("input")`'

@@ -68,9 +68,8 @@ class LocalProbe:
 
     def __init__(self, watch: Watch, header: Mapping[str, object]) -> None:
         self.watch = watch
-        self._is_on_host = all(
-            tensor.is_cpu for node in watch.selection.nodes for _, tensor in own_parameters(node.module)
-        )
+        self._model_version = watch.selection.version
+        self._is_on_host = _is_on_host(watch)
         self._around = Surroundings(header, _of_modules(watch), is_on_host=self._is_on_host)
         self.breakpoints = Breakpoints(watch.recording, self, around=self._around)
         self._subscribers = Subscribers(watch.recording, is_late=not self._is_on_host)
@@ -115,7 +114,8 @@ class LocalProbe:
 
     def describe(self) -> Description:
         """What can be captured."""
-        return described(self.watch, is_on_host=self._is_on_host)
+        is_on_host = self._is_on_host if self.model is None else _is_on_host(self.watch)
+        return described(self.watch, is_on_host=is_on_host)
 
     def subscribe(self, wanted: EventFilter = EVERYTHING) -> Subscription:
         """Events from now on, until the probe is detached; see `RuntimeProbe`."""
@@ -154,6 +154,8 @@ class LocalProbe:
         """What is armed and what hits have raised, a step beginning."""
         if self.watch.configuration is not self._configuration:
             self._change(self.watch.configuration)
+        if self.watch.selection.version != self._model_version:
+            self._renew()
         self._step = step
         if self._levels:
             self._levels = {raised: until for raised, until in self._levels.items() if until >= step}
@@ -227,6 +229,14 @@ class LocalProbe:
             logger.warning("the breakpoints of capture configuration %s are left out: %s", configuration.name, error)
         self._configuration = configuration
 
+    def _renew(self) -> None:
+        """The model has other modules since the last step, or other devices."""
+        self._model_version = self.watch.selection.version
+        self._is_on_host = _is_on_host(self.watch)
+        self._subscribers.is_late = not self._is_on_host
+        self._around = Surroundings(self._around.header, _of_modules(self.watch), is_on_host=self._is_on_host)
+        self.breakpoints.renew(self._around, self._checked)
+
     def _take_triggers(self, configuration: CaptureConfiguration) -> None:
         """Arm the breakpoints of a configuration; those that the one before had, too, go on counting."""
         for trigger in self._written.keys() - set(configuration.triggers):
@@ -270,6 +280,11 @@ class LocalProbe:
         if node is None:
             return Subject(path, self.root, None, "", role)
         return Subject(path, node.path, node.layer_index, str(node.layer_type), role)
+
+
+def _is_on_host(watch: Watch) -> bool:
+    """Whether all parameters of a model are on the CPU now."""
+    return all(tensor.is_cpu for node in watch.selection.nodes for _, tensor in own_parameters(node.module))
 
 
 def _of_modules(watch: Watch) -> Mapping[str, Mapping[str, str]]:

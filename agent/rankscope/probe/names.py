@@ -1,10 +1,33 @@
 """Names of nodes, roles, phases and flags as a person reads them, from what rows have of them. Free of torch."""
 
 import functools
+import re
+from fnmatch import fnmatchcase
 
 from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
 
 _PHASES, _ROLES = tuple(Phase), tuple(Role)
+
+
+_GLOB = re.compile(r"[*?\[]")
+"""What makes a path a glob."""
+
+
+def is_glob(node: str) -> bool:
+    """Whether it may name several nodes."""
+    return _GLOB.search(node) is not None
+
+
+def is_named(node: str, path: str) -> bool:
+    """Whether a path is the one that is asked for, or one of those that a glob names."""
+    return path == node or (is_glob(node) and names(node, path))
+
+
+def names(glob: str, path: str) -> bool:
+    """Whether a glob names a path itself, and not only something around it: its last part stands for one component."""
+    around, _, last = glob.rpartition(".")
+    parent, _, name = path.rpartition(".")
+    return fnmatchcase(name, last) and (not around or fnmatchcase(parent, around))
 
 
 def base_name(name: str) -> str:

@@ -1,13 +1,12 @@
 """Which modules' outputs are looked at, and what a path or a glob names in the model."""
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.depth import Key
 from rankscope.probe.graph import Node, joined, observed, own_parameters
+from rankscope.probe.names import is_glob, is_named, names
 from rankscope.probe.rows import OUTPUT_ROLES
 from rankscope_proto.names import Role
 
@@ -16,9 +15,6 @@ OF_MODULES = tuple(role for role in Role if role.code in OUTPUT_ROLES)
 """Roles of a parameter's tensors, and of what a module returns."""
 
 NEAREST = 3
-
-_GLOB = re.compile(r"[*?\[]")
-"""What makes a path a glob."""
 
 
 class Selection:
@@ -31,15 +27,18 @@ class Selection:
     Attributes:
         nodes: The same.
         node_at: The node at each path.
+        version: Grows with every change of the model.
     """
 
     def __init__(self, nodes: Sequence[Node], loss: str) -> None:
         self._loss = loss
+        self.version = 0
         self.take(nodes)
 
     def take(self, nodes: Sequence[Node]) -> None:
         """Choose among these modules: the model has changed."""
         self.nodes = nodes
+        self.version += 1
         self._usual = {id(node) for node in observed(list(nodes))}
         self.node_at = {node.path: node for node in nodes}
 
@@ -66,20 +65,20 @@ class Selection:
         """
         found: dict[Key, None] = {}
         for node in self._around(path):
-            is_named = _is(path, node.path)
-            if is_named:
+            is_whole = is_named(path, node.path)
+            if is_whole:
                 found.update(dict.fromkeys(_keys(node.path, OF_MODULES, wanted=roles)))
             for name, _ in own_parameters(node.module):
                 tensor = joined(node.path, name)
-                if is_named or _is(path, tensor):
+                if is_whole or is_named(path, tensor):
                     found.update(dict.fromkeys(_keys(tensor, OF_PARAMETERS, wanted=roles)))
-        if _is(path, self._loss):
+        if is_named(path, self._loss):
             found.update(dict.fromkeys(_keys(self._loss, (Role.ACTIVATION,), wanted=roles)))
         return list(found)
 
     def _around(self, path: str) -> Sequence[Node]:
         """The modules that are what a path or a glob names, or have it: of a path one or two, and no search."""
-        if _GLOB.search(path):
+        if is_glob(path):
             return self.nodes
         near = (self.node_at.get(path), self.node_at.get(path.rpartition(".")[0]))
         return [node for node in near if node is not None]
@@ -109,17 +108,6 @@ class Selection:
 
 def _filters(configuration: CaptureConfiguration) -> dict[str, Sequence[str]]:
     return {name: getattr(configuration, name) for name in ("include", "exclude", "roles")}
-
-
-def names(glob: str, path: str) -> bool:
-    """Whether a glob names a path itself, and not only something around it: its last part stands for one component."""
-    around, _, last = glob.rpartition(".")
-    parent, _, name = path.rpartition(".")
-    return fnmatchcase(name, last) and (not around or fnmatchcase(parent, around))
-
-
-def _is(glob: str, path: str) -> bool:
-    return path == glob or (_GLOB.search(glob) is not None and names(glob, path))
 
 
 def _keys(path: str, possible: Sequence[Role], *, wanted: Collection[Role]) -> Iterator[Key]:

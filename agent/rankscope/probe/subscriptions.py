@@ -10,8 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
-from operator import attrgetter
+from itertools import count
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 from rankscope._block import Block
 from rankscope._span import Span
 from rankscope.probe.events import EventFilter, GapEvent, HitEvent, ProbeEvent, SpanEvent, StatisticsEvent
-from rankscope.probe.names import base_name, flag_names, phase_of, role_of
+from rankscope.probe.names import base_name, flag_names, is_named, phase_of, role_of
 from rankscope.probe.ports import Recording
 from rankscope.probe.rows import Row
 from rankscope_proto.names import GapCause, Role
@@ -27,7 +26,12 @@ from rankscope_proto.names import GapCause, Role
 MOST_PENDING = 10_000
 """Events between two steps before they are told without waiting for the next: outside of steps no row comes."""
 
-_time_of = attrgetter("time_ns")
+_Numbered = tuple[int, ProbeEvent]
+"""An event, and its number in the order in which events became known."""
+
+
+def _time_of(numbered: _Numbered) -> int:
+    return numbered[1].time_ns
 
 
 class Stream:
@@ -36,10 +40,15 @@ class Stream:
     Args:
         wanted: Which events.
         forget: Called when it is closed.
+        first: Number of the first event that it is told of.
+        since_ns: Wall clock; rows of before are not told.
     """
 
-    def __init__(self, wanted: EventFilter, forget: Callable[["Stream"], object]) -> None:
+    def __init__(
+        self, wanted: EventFilter, forget: Callable[["Stream"], object], *, first: int = 0, since_ns: int = 0
+    ) -> None:
         self._wanted = wanted
+        self._first, self._since_ns = first, since_ns
         self._forget = forget
         self._waiting: SimpleQueue[ProbeEvent | None] = SimpleQueue()
         self._dropped = 0
@@ -99,9 +108,13 @@ class Stream:
         known = self._matches.get(key)
         if known is None:
             wanted, names = self._wanted, {node, base_name(node), module}
-            is_named = not wanted.nodes or any(fnmatchcase(name, glob) for glob in wanted.nodes for name in names)
-            known = self._matches[key] = is_named and (not wanted.roles or role in wanted.roles)
+            is_wanted = not wanted.nodes or any(is_named(glob, name) for glob in wanted.nodes for name in names)
+            known = self._matches[key] = is_wanted and (not wanted.roles or role in wanted.roles)
         return known
+
+    def is_new(self, number: int, event: ProbeEvent) -> bool:
+        """Whether an event is of after the subscription."""
+        return number >= self._first and (not isinstance(event, StatisticsEvent) or event.time_ns >= self._since_ns)
 
     def offer(self, event: ProbeEvent) -> None:
         """Take an event, or count it where there is no room."""
@@ -129,15 +142,19 @@ class Subscribers:
     Args:
         recording: Of the run; tells of spans and gaps, as long as somebody subscribes.
         is_late: Whether rows may arrive a step after they were measured, as from a device.
+
+    Attributes:
+        is_late: The same; it is another where the model has moved.
     """
 
     def __init__(self, recording: Recording, *, is_late: bool) -> None:
         self._recording = recording
         self._clock = recording.clock
-        self._is_late = is_late
+        self.is_late = is_late
         self._streams: tuple[Stream, ...] = ()
-        self._pending: deque[ProbeEvent] = deque()
-        self._held: list[ProbeEvent] = []
+        self._numbers = count()
+        self._pending: deque[_Numbered] = deque()
+        self._held: list[_Numbered] = []
         self._told_ns = 0
         self._is_closed = False
         self._lock = threading.RLock()
@@ -147,8 +164,8 @@ class Subscribers:
 
     def add(self, wanted: EventFilter) -> Stream:
         """A new subscriber's stream."""
-        stream = Stream(wanted, self._forget)
         with self._lock:
+            stream = Stream(wanted, self._forget, first=next(self._numbers), since_ns=self._clock.wall_ns())
             if self._is_closed:
                 stream.close()
                 return stream
@@ -168,7 +185,7 @@ class Subscribers:
     def note(self, event: ProbeEvent) -> None:
         """Something happened; it is told when the step ends."""
         if self._streams:
-            self._pending.append(event)
+            self._pending.append((next(self._numbers), event))
             if len(self._pending) > MOST_PENDING:
                 self.tell()
 
@@ -192,8 +209,8 @@ class Subscribers:
             subject = row.subject
             role = role_of(subject.role)
             if any(stream.wants_node(subject.name, subject.module, role=role) for stream in streams):
-                self._pending.append(statistics_event(row))
-        self.tell(is_whole=not self._is_late)
+                self._pending.append((next(self._numbers), statistics_event(row)))
+        self.tell(is_whole=not self.is_late)
 
     def tell(self, *, is_whole: bool = True) -> None:
         """Tell what happened so far, in order of time; unless `is_whole`, only what rows may no longer come between."""
@@ -203,7 +220,7 @@ class Subscribers:
                 events.append(self._pending.popleft())
             events.sort(key=_time_of)
             until = self._told_ns
-            ready = events if is_whole else [event for event in events if event.time_ns < until]
+            ready = events if is_whole else [event for event in events if _time_of(event) < until]
             self._held = events[len(ready) :]
             self._told_ns = self._clock.wall_ns()
             for stream in self._streams:
@@ -217,9 +234,9 @@ class Subscribers:
             stream.close()
 
 
-def _tell(stream: Stream, events: Iterable[ProbeEvent]) -> None:
-    for event in events:
-        if not stream.wants(type(event)):
+def _tell(stream: Stream, events: Iterable[_Numbered]) -> None:
+    for number, event in events:
+        if not stream.wants(type(event)) or not stream.is_new(number, event):
             continue
         is_of_node = isinstance(event, StatisticsEvent | HitEvent)
         if not is_of_node or stream.wants_node(event.node, event.module, role=event.role):

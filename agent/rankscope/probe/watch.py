@@ -21,7 +21,7 @@ from rankscope.probe.capture import Capture
 from rankscope.probe.complaints import about_fast_paths, about_filters, about_model
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.depth import Depth, Key
-from rankscope.probe.graph import Node, data_parallel, joined, nodes_of, state_of
+from rankscope.probe.graph import Node, data_parallel, joined, nodes_of, state_of, without_values
 from rankscope.probe.hooks import Guard, Hook, guarded
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.meters import Meter
@@ -81,7 +81,7 @@ class Watch:
         self._modules = ModuleHooks(self.selection, self.capture, guard=self.guard)
         self._undo: list[Callable[[], object]] = []
         self._step: OpenStep | None = None
-        self._has_criterion = self._has_optimizer = False
+        self._has_criterion = self._has_optimizer = self._is_followed = False
         self._backward = OUTSIDE
         self._wrapper = data_parallel(model)
         self._fetch: tuple[int, int] | None = None
@@ -113,6 +113,9 @@ class Watch:
         if observer is not None:
             observer.closed()
         self._step = self._modules.step = None
+        # Whoever keeps the probe does not keep the weights.
+        self.selection.take(without_values(self._nodes))
+        self._parameters.take([])
         self._nodes = []
 
     def run_finishing(self) -> None:
@@ -198,7 +201,8 @@ class Watch:
         due = self._switch.due(step.step)
         if due is not None:
             self._change(due, step.step)
-        if step.step % self.capture.cost.stride == 0:
+        if not self._is_followed or step.step % self.capture.cost.stride == 0:
+            self._is_followed = True  # between `watch` and the first step a model is often moved to its device
             self._follow(self.model)
         self.keeper.begin(step)
         observer = self.observer
