@@ -40,15 +40,19 @@ INLINE doubles widened(floats v, int upper)
 
 INLINE pairs product_of_halves(pairs v) { return (pairs)_mm256_mul_epu32((__m256i)v, (__m256i)(v >> 32)); }
 
-/* Four vectors of words below 256 as bytes, in an order of their own. `to` is aligned. */
-INLINE void store_bytes(uint8_t *to, const words *v)
+/* The exponents of four vectors as bytes, in an order of their own; `exponent_in` first. `to` is aligned. */
+INLINE words exponent_in(words magnitude) { return magnitude >> 23; }
+
+INLINE void store_exponents(uint8_t *to, const words *v)
 {
     __m256i low = _mm256_packus_epi32((__m256i)v[0], (__m256i)v[1]);
     __m256i high = _mm256_packus_epi32((__m256i)v[2], (__m256i)v[3]);
     _mm256_store_si256((void *)to, _mm256_packus_epi16(low, high));
 }
 
-INLINE ints count_zero(ints count, words magnitude) { return count - (ints)(magnitude == 0); }
+typedef ints counter;
+#define counted count_in
+INLINE counter count_zero(counter count, words magnitude) { return count - (ints)(magnitude == 0); }
 INLINE ints count_below(ints count, words magnitude, words limit) { return count - ((ints)magnitude < (ints)limit); }
 
 INLINE uint64_t zero_bytes(const uint8_t *x, int n)

@@ -40,18 +40,39 @@ INLINE doubles widened(floats v, int upper)
 
 INLINE pairs product_of_halves(pairs v) { return (pairs)_mm512_mul_epu32((__m512i)v, (__m512i)(v >> 32)); }
 
-/* Four vectors of words below 256 as bytes, in an order of their own. `to` is aligned. */
-INLINE void store_bytes(uint8_t *to, const words *v)
+/* The exponents of four vectors as bytes, in an order of their own; `exponent_in` first. `to` is aligned. */
+#ifdef __AVX512VBMI__
+INLINE words exponent_in(words magnitude) { return magnitude; }
+
+INLINE void store_exponents(uint8_t *to, const words *v)
+{
+    /* Bits 23 to 30 and 55 to 62 of each pair, four times, of which each vector keeps its own two: 4 operations, not 7. */
+    const __m512i at = _mm512_set1_epi64(INT64_C(0x3717371737173717));
+    __m512i exponents = _mm512_multishift_epi64_epi8(at, (__m512i)v[0]);
+    for (int j = 1; j < 4; j++) {
+        const __mmask64 own = UINT64_C(0x0303030303030303) << 2 * j;
+        exponents = _mm512_mask_multishift_epi64_epi8(exponents, own, at, (__m512i)v[j]);
+    }
+    _mm512_store_si512(to, exponents);
+}
+#else
+INLINE words exponent_in(words magnitude) { return magnitude >> 23; }
+
+INLINE void store_exponents(uint8_t *to, const words *v)
 {
     __m512i low = _mm512_packus_epi32((__m512i)v[0], (__m512i)v[1]);
     __m512i high = _mm512_packus_epi32((__m512i)v[2], (__m512i)v[3]);
     _mm512_store_si512(to, _mm512_packus_epi16(low, high));
 }
+#endif
 
-INLINE ints count_zero(ints count, words magnitude)
+/* Counted in a register of the integer side, which has nothing else to do. */
+typedef uint64_t counter;
+INLINE uint64_t counted(counter count) { return count; }
+
+INLINE counter count_zero(counter count, words magnitude)
 {
-    __mmask16 zero = _mm512_testn_epi32_mask((__m512i)magnitude, (__m512i)magnitude);
-    return (ints)_mm512_mask_sub_epi32((__m512i)count, zero, (__m512i)count, _mm512_set1_epi32(-1));
+    return count + (uint64_t)__builtin_popcount(_mm512_testn_epi32_mask((__m512i)magnitude, (__m512i)magnitude));
 }
 
 INLINE ints count_below(ints count, words magnitude, words limit)

@@ -5,7 +5,7 @@
  * something is not finite, or out of that range, is looked at again in fp64, element by element masked.
  */
 
-typedef struct { doubles s1, s2, l1; floats least, greatest; ints zero; } Sums;
+typedef struct { doubles s1, s2, l1; floats least, greatest; counter zero; } Sums;
 
 INLINE float element(const void *x, int64_t i, int kind)
 {
@@ -32,13 +32,13 @@ INLINE Sums look(const void *x, int64_t from, int n, Way way, uint8_t *exponents
 {
     const int kind = way.kind, in_run = kind == FLOAT32 ? RUN : 2 * RUN;
     const floats shift = (floats){0} + way.shift * way.scale, scale = (floats){0} + way.scale;
-    Sums sums = {{0}, {0}, {0}, (floats){0} + INFINITY, (floats){0} - INFINITY, {0}};
+    Sums sums = {.least = (floats){0} + INFINITY, .greatest = (floats){0} - INFINITY};
     for (int run = 0; run < n; run += RUN) {
         floats s1 = {0}, s2 = {0}, l1 = {0};
         pairs h = {0};
         if (run % in_run == 0) *hash *= GOLDEN;
         for (int i = run; i < run + RUN; i += 4 * LANES) {
-            words exponent[4];
+            words four[4];
             for (int j = 0; j < 4; j++) {
                 floats v = load(x, from + i + j * LANES, kind);
                 HELD(v);
@@ -51,14 +51,14 @@ INLINE Sums look(const void *x, int64_t from, int n, Way way, uint8_t *exponents
                 l1 += (floats)magnitude;
                 sums.least = lesser(v, sums.least);
                 sums.greatest = greater(v, sums.greatest);
-                exponent[j] = magnitude >> 23;
+                four[j] = exponent_in(magnitude);
                 if (kind == FLOAT32) h = hashed(h, (words)v, keys + (i - run) + j * LANES);
                 else if (j % 2 == 0) {
                     const uint16_t *halves = (const uint16_t *)x + from + i + j * LANES;
                     h = hashed(h, *(const words *)halves, keys + (i % in_run + j * LANES) / 2);
                 }
             }
-            store_bytes(exponents + i, exponent);
+            store_exponents(exponents + i, four);
         }
         *hash += h;
         sums.s1 += widened_sum(s1);
@@ -132,22 +132,24 @@ static int least_exponent(const uint8_t *exponents, int n, int *has_low)
     return least_byte(least) + 1;
 }
 
-/* Counts zeros and subnormals of a block that has some; returns the zeros. */
+/* Counts zeros and subnormals of a block that has some, whose least exponent but 0 is `least`; returns the zeros. */
 INLINE uint64_t note_low(Part *a, const void *x, int64_t from, int n, const Kind *k, const uint8_t *exponents, Sums sums,
-                         Way way)
+                         Way way, int least)
 {
     const words normal = (words){0} + k->normal;
     const int by_exponent = k->normal == 0x00800000u; /* then what is below normal has exponent 0 */
+    const int looks = !by_exponent && least < (int)(k->normal >> 23);
     ints low = {0};
-    if (!way.counts_zeros || !by_exponent)
+    if (!way.counts_zeros || looks)
         for (int i = 0; i < n; i += LANES) {
             words magnitude = (words)load(x, from + i, way.kind) & MAGNITUDE;
             if (!way.counts_zeros) sums.zero = count_zero(sums.zero, magnitude);
-            if (!by_exponent) low = count_below(low, magnitude, normal);
+            if (looks) low = count_below(low, magnitude, normal);
         }
-    uint64_t zeros = count_in(sums.zero);
+    uint64_t zeros = counted(sums.zero);
     a->zero += zeros;
-    a->subnormal += (by_exponent ? zero_bytes(exponents, n) : count_in(low)) - zeros;
+    if (by_exponent) a->subnormal += zero_bytes(exponents, n) - zeros;
+    else if (looks) a->subnormal += count_in(low) - zeros;
     return zeros;
 }
 
@@ -175,7 +177,7 @@ INLINE void block(Part *a, const void *x, int64_t from, int n, const Kind *k, Wa
     }
     int has_low, low = least_exponent(exponents, n, &has_low);
     uint64_t zeros = 0, subnormals = a->subnormal;
-    if (has_low || low < (int)(k->normal >> 23)) zeros = note_low(a, x, from, n, k, exponents, sums, way);
+    if (has_low || low < (int)(k->normal >> 23)) zeros = note_low(a, x, from, n, k, exponents, sums, way, low);
     const int has_subnormals = a->subnormal > subnormals;
     if (has_subnormals || low <= (int)(bits_of((float)a->absmin) >> 23)) note_least(a, x, from, n, way.kind);
     if (bits_of(top) == k->top)

@@ -69,13 +69,17 @@ INLINE doubles widened(floats v, int upper)
 
 INLINE pairs product_of_halves(pairs v) { return (v & UINT64_C(0xffffffff)) * (v >> 32); }
 
-/* Four vectors of words below 256 as bytes. */
-INLINE void store_bytes(uint8_t *to, const words *v)
+/* The exponents of four vectors as bytes; `exponent_in` first. */
+INLINE words exponent_in(words magnitude) { return magnitude >> 23; }
+
+INLINE void store_exponents(uint8_t *to, const words *v)
 {
     for (int i = 0; i < 4; i++) *(few_bytes *)(to + i * LANES) = __builtin_convertvector(v[i], few_bytes);
 }
 
-INLINE ints count_zero(ints count, words magnitude) { return count - (ints)(magnitude == 0); }
+typedef ints counter;
+#define counted count_in
+INLINE counter count_zero(counter count, words magnitude) { return count - (ints)(magnitude == 0); }
 INLINE ints count_below(ints count, words magnitude, words limit) { return count - ((ints)magnitude < (ints)limit); }
 
 INLINE uint64_t zero_bytes(const uint8_t *x, int n)

@@ -32,7 +32,7 @@ typedef uint8_t lane_bytes __attribute__((vector_size(WIDTH / 8), aligned(1), ma
 
 INLINE longs chosen(longs mask, longs yes, longs no) { return (yes & mask) | (no & ~mask); }
 
-INLINE void store_exponents(uint8_t *to, longs magnitude, longs counted)
+INLINE void store_wide_exponents(uint8_t *to, longs magnitude, longs counted)
 {
     longs exponent = (magnitude >> 52) - (1023 - 127); /* as of float32, its ends open */
     exponent = chosen(exponent < 1, (longs){0} + 1, exponent);
@@ -71,7 +71,7 @@ INLINE WideSums look_wide(const double *x, int n, const Kind *k, double near, ui
         s1 += d;
         s2 += d * d;
         l1 += (doubles)(magnitude & finite);
-        store_exponents(exponents + i, magnitude, finite & ~zero);
+        store_wide_exponents(exponents + i, magnitude, finite & ~zero);
     }
     return (WideSums){nan, positive, negative, zeros, lows, saturated, least, greatest, absmin, s1, s2, l1};
 }
