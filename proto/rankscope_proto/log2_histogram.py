@@ -16,7 +16,7 @@ def quantile(buckets: Sequence[int], zeros: int, *, share: float) -> float | Non
     Inside a bucket magnitudes are taken to be spread evenly over their logarithm.
 
     Args:
-        buckets: `log2_hist`, or several of them added.
+        buckets: `log2_hist`, or several of them added; counts beyond its last bucket are taken to be in that.
         zeros: `zero_count` of the same elements.
         share: 0 to 1.
 
@@ -32,6 +32,6 @@ def quantile(buckets: Sequence[int], zeros: int, *, share: float) -> float | Non
     below = float(zeros)
     for index, amount in enumerate(buckets):
         if amount and rank <= below + amount:
-            return 2.0 ** (index + LOWEST + max(0.0, rank - below) / amount)
+            return 2.0 ** (min(index, BUCKETS - 1) + LOWEST + max(0.0, rank - below) / amount)
         below += amount
-    return 2.0 ** (len(buckets) + LOWEST)
+    return 2.0 ** (BUCKETS + LOWEST)

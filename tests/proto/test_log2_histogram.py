@@ -37,3 +37,7 @@ def test_no_element_has_no_quantile() -> None:
 
 def test_what_is_beyond_the_last_bucket_is_counted_in_it() -> None:
     assert quantile(histogram([1e9]), 0, share=1.0) == 2.0 ** (BUCKETS + LOWEST)
+
+
+def test_counts_beyond_the_last_bucket_are_in_it_and_leave_no_range() -> None:
+    assert quantile([0] * 2_000 + [8], 0, share=0.5) == quantile([0] * (BUCKETS - 1) + [8], 0, share=0.5)

@@ -92,7 +92,10 @@ def _part(dense: Tensor, values: Values) -> Chosen | str:
     return Chosen(source, None, tuple(source.shape), shape, json.dumps({"slices": bounds}))
 
 
-@lru_cache(maxsize=64)
+_REMEMBERED = 1 << 14
+"""Elements of a sample up to which it is remembered: 64 of them are 8 MiB; a larger one takes 10 ns an element."""
+
+
 def sample_index(amount: int, elements: int, seed: int) -> Tensor:
     """Which elements a sample has, ascending; see the module for the rule.
 
@@ -104,6 +107,10 @@ def sample_index(amount: int, elements: int, seed: int) -> Tensor:
     Returns:
         int64[elements], on the host; not to be changed.
     """
+    return (_remembered if elements <= _REMEMBERED else _sample)(amount, elements, seed)
+
+
+def _sample(amount: int, elements: int, seed: int) -> Tensor:
     if not elements:
         return torch.empty(0, dtype=torch.int64, device="cpu")
     places = torch.arange(elements + 1, dtype=torch.int64, device="cpu")
@@ -111,6 +118,9 @@ def sample_index(amount: int, elements: int, seed: int) -> Tensor:
     start = (seed * _GOLDEN) % 2**64
     mixed = _mixed(places[:-1] + (start - 2**64 if start >= 2**63 else start))
     return bounds[:-1] + mixed % (bounds[1:] - bounds[:-1])
+
+
+_remembered = lru_cache(maxsize=64)(_sample)
 
 
 def _mixed(words: Tensor) -> Tensor:

@@ -2,10 +2,12 @@
 
 Run as `python -I -S build.py LIBRARY COMPILER`: it knows the standard library only, so that it starts in 20 ms. The
 library is tried in yet another process, since flags that promise too much end in an illegal instruction. It
-is written beside and renamed; who comes second waits for the first.
+is written beside and renamed; who comes second waits for the first. What a file should contain is said at its end,
+which the loader of programs does not read: one that was damaged is built anew, since mapping it could end a training.
 """
 
 import fcntl
+import hashlib
 import os
 import signal
 import subprocess
@@ -19,6 +21,9 @@ TRIAL = Path(__file__).with_name("trial.py")
 COMMON = ("-std=gnu11", "-O3", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC")
 """Never -ffast-math: loading the library would set flush-to-zero in the training process."""
 
+SEAL = 32
+"""Bytes at the end of a library: the digest of all before them."""
+
 WAYS = (
     ("-march=native", "-fopenmp"),
     ("-mcpu=native", "-fopenmp"),
@@ -29,6 +34,15 @@ WAYS = (
 """Flags in the order in which they are tried; without any, a table takes 23 passes over memory and not 4."""
 
 
+def is_whole(library: Path) -> bool:
+    """Whether a library is there, and is what was built."""
+    try:
+        content = library.read_bytes()
+    except OSError:
+        return False
+    return len(content) > SEAL and hashlib.blake2b(content[:-SEAL], digest_size=SEAL).digest() == content[-SEAL:]
+
+
 def build(library: Path, compiler: str) -> str:
     """Compile the kernel, unless somebody else just has.
 
@@ -37,7 +51,7 @@ def build(library: Path, compiler: str) -> str:
     """
     with library.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if library.exists():
+        if is_whole(library):
             return ""
         reason = ""
         for way in WAYS:
@@ -57,7 +71,10 @@ def _attempt(library: Path, command: list[str]) -> str:
                 said = (done.stderr or done.stdout).strip().splitlines()
                 return said[-1] if said else f"{step[0]} ended with {done.returncode}"
         made.chmod(0o600)
-        with made.open("rb") as file:
+        seal = hashlib.blake2b(made.read_bytes(), digest_size=SEAL).digest()
+        with made.open("ab") as file:
+            file.write(seal)
+            file.flush()
             os.fsync(file.fileno())  # what is cut short by a power failure would be mapped, and end a training
         made.rename(library)
     return ""

@@ -2,7 +2,8 @@
 
 Files lie in a folder of the data folder that is this user's alone. A home may be shared by unlike machines and by
 unlike versions, so a file is named for everything that it depends on: source, compiler, flags, and the instructions
-that the processor knows. Its owner and mode are checked before it is loaded: it is code.
+that the processor knows. Its owner and mode are checked before it is loaded, and that it is whole: it is code. Files
+that nothing has asked for in `FORGOTTEN_S` go when a new one is built.
 """
 
 import hashlib
@@ -11,17 +12,24 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from rankscope._home import data_folder
 from rankscope.errors import ConfigError
+from rankscope.probe.statistics.build import TRIAL, is_whole
 
 SOURCES = Path(__file__).with_name("kernel")
 BUILDER = Path(__file__).with_name("build.py")
 
 PATIENCE_S = 180.0
 """Seconds that compiling may take: 1.5 alone; far more at the lowest priority beside a training."""
+
+
+FORGOTTEN_S = 30 * 24 * 3600.0
+"""Seconds after which a file that no training has used is removed: a new version or compiler makes a new one."""
 
 
 class NoKernelError(Exception):
@@ -51,6 +59,10 @@ def library(environ: Mapping[str, str] = os.environ, *, patience_s: float = PATI
     if not path.exists():
         _build(path, compiler, patience_s=patience_s)
     _check_owned(path, forbidden=0o022)
+    if not is_whole(path):
+        _build(path, compiler, patience_s=patience_s)
+        _check_owned(path, forbidden=0o022)
+    os.utime(path)
     return path
 
 
@@ -66,7 +78,7 @@ def _identity(compiler: str) -> str:
     about = known.stat()
     parts = [str(known), str(about.st_size), str(about.st_mtime_ns), " ".join(os.uname()[-1:]), _instructions()]
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=16)
-    for source in [BUILDER, *sorted(SOURCES.iterdir())]:
+    for source in [BUILDER, TRIAL, *sorted(SOURCES.iterdir())]:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()
 
@@ -92,6 +104,15 @@ def _build(path: Path, compiler: str, *, patience_s: float) -> None:
         except subprocess.TimeoutExpired as error:
             builder.terminate()  # not killed: it ends its compiler and removes what that has made so far
             raise NoKernelError(f"{compiler} took longer than {patience_s:.0f} s") from error
-    if builder.returncode or not path.exists():
+    if builder.returncode or not is_whole(path):
         reason = said.strip().splitlines()[-1:] or [f"exit status {builder.returncode}"]
         raise NoKernelError(f"{compiler} made no kernel that passes its test: {reason[0]}")
+    _forget(path.parent)
+
+
+def _forget(folder: Path) -> None:
+    oldest = time.time() - FORGOTTEN_S
+    for path in folder.iterdir():
+        with suppress(OSError):  # another process may have removed it
+            if path.suffix in {".so", ".lock"} and path.stat().st_mtime < oldest:
+                path.unlink()

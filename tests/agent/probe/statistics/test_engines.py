@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from rankscope.probe.statistics import engine, engines, prepare, table
+from rankscope.probe.statistics.build import is_whole
 from rankscope.probe.statistics.library import NoKernelError, library
 from rankscope.probe.statistics.native import Kernel
 from rankscope.probe.statistics.numbers import sums_of
@@ -99,7 +100,17 @@ def test_a_file_that_others_may_write_to_is_not_loaded(
         path.chmod(0o600)
 
 
-def test_two_processes_that_begin_at_once_both_have_a_kernel(tmp_path: Path) -> None:
+def test_two_processes_that_begin_at_once_both_have_a_kernel_where_a_damaged_and_an_old_one_lay(
+    kernel: Kernel, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    # given this machine's file, cut short, and one that no training has asked for in years
+    whole = compiled(tmp_path_factory.getbasetemp() / "rankscope")
+    damaged, old = tmp_path / "kernels" / whole.name, tmp_path / "kernels" / "old.so"
+    damaged.parent.mkdir(mode=0o700)
+    for path in (damaged, old):
+        path.write_bytes(whole.read_bytes()[:-1])
+        path.chmod(0o600)
+    os.utime(old, (0, 0))
     found: list[Path] = []
     both = [threading.Thread(target=lambda: found.append(library(at(tmp_path)))) for _ in range(2)]
 
@@ -108,8 +119,9 @@ def test_two_processes_that_begin_at_once_both_have_a_kernel(tmp_path: Path) -> 
     for each in both:
         each.join()
 
-    assert found[0] == found[1]
-    assert sorted(path.suffix for path in found[0].parent.iterdir()) == [".lock", ".so"]
+    assert found == [damaged, damaged]
+    assert is_whole(damaged)
+    assert sorted(path.suffix for path in damaged.parent.iterdir()) == [".lock", ".so"]
 
 
 def test_a_library_that_is_none_is_a_reason(tmp_path: Path) -> None:
