@@ -8,7 +8,6 @@ generator's and the discriminator's `0.weight` stay two tensors.
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 from weakref import WeakSet
 
@@ -20,8 +19,9 @@ from rankscope.errors import ConfigError
 from rankscope.probe.graph import unwrapped
 from rankscope.probe.loader import TimedLoader
 from rankscope.probe.local import LocalProbe
-from rankscope.probe.options import WatchOptions, configuration_of
+from rankscope.probe.options import WatchOptions, capture_file_of, configuration_of
 from rankscope.probe.ports import Recording
+from rankscope.probe.torch_inner import is_scripted
 from rankscope.probe.watch import Watch
 from rankscope_proto.names import RunStatus
 
@@ -49,10 +49,15 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Loc
     """
     defaults = run._info.watch  # pyright: ignore[reportPrivateUsage] internal to this distribution
     configuration = configuration_of(options, defaults)
-    file = options.get("capture_file") or defaults.capture_file
+    file = capture_file_of(options, defaults)
     optimizers, scaler = _optimizers(options.get("optimizer")), options.get("scaler")
     criterion, loader = options.get("loss"), options.get("loader")
     _check("the model", model, kind=nn.Module, instead="an nn.Module")
+    if is_scripted(model):
+        raise ConfigError(
+            f"{type(model).__name__} is a scripted module, which takes no hooks; watch the model that it was made of, "
+            "or a module around it"
+        )
     if scaler is not None:
         _check("scaler", scaler, kind=GradScaler, instead="a torch.amp.GradScaler")
     if criterion is not None:
@@ -60,7 +65,7 @@ def attach(run: "Run", model: nn.Module, **options: Unpack[WatchOptions]) -> Loc
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage] internal to this distribution
     earlier = _earlier(model)
     root = _free_root(recording, beside=earlier)
-    watch = Watch(recording, model, configuration=configuration, root=root, file=None if file is None else Path(file))
+    watch = Watch(recording, model, configuration=configuration, root=root, file=file)
     if not run.is_recording:
         _replace(earlier, model)
         watch.detach()

@@ -57,7 +57,7 @@ def _whole(**values: object) -> None:
 def _short(whose: str, **texts: str | tuple[str, ...]) -> None:
     """Refuse texts that are none, or longer than any path."""
     for name, value in texts.items():
-        for text in (value,) if isinstance(value, str) else value:
+        for text in value if isinstance(value, tuple) else (value,):
             _of_kind(text, str, where=name, instead="text")
             if len(text) > MOST_TEXT:
                 raise ConfigError(f"{whose}: {name} has a text of {len(text)} characters; use at most {MOST_TEXT}")
@@ -148,9 +148,10 @@ class Trigger:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action", _word(Action, self.action, what="action"))
+        _of_kind(self.predicate, str, where="a breakpoint's predicate", instead="text")
+        _short("a breakpoint", node=self.node, name=self.name)
         if not self.node or not self.predicate:
             raise ConfigError("a breakpoint has a node and a predicate, such as node='head', 'tensor.nan_count > 0'")
-        _short("a breakpoint", node=self.node, name=self.name)
         _whole(level=self.level, steps=self.steps, ignore=self.ignore)
         if self.level not in LEVELS or not 1 <= self.steps <= MOST_STEPS or not 0 <= self.ignore <= MOST_STEPS:
             told = f"a level is 0 to 3, steps are 1 to {MOST_STEPS:,}, ignored hits 0 to {MOST_STEPS:,}"
@@ -195,6 +196,9 @@ class CaptureConfiguration:
             raise ConfigError(f"every={self.every} captures no step; use 1 for every step, 10 for every tenth")
         if self.every > MOST_STEPS:
             raise ConfigError(f"every is beyond any step; use at most {MOST_STEPS:,}")
+        _of_kind(self.whole_updates, bool, where="whole_updates", instead="true or false")
+        if self.budget is not None:
+            _of_kind(self.budget, int | float, where="budget", instead="a number or null")
         if self.budget is not None and not 0 < self.budget <= 1:
             raise ConfigError(f"budget={self.budget} is no share of step time; use 0.02 for 2 %, None for no limit")
         _bound("include", len(self.include), most=MOST_GLOBS)

@@ -111,6 +111,7 @@ class GapEvent:
 
 
 ProbeEvent = StatisticsEvent | SpanEvent | HitEvent | GapEvent
+KINDS = (StatisticsEvent, SpanEvent, HitEvent, GapEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,18 @@ class EventFilter:
     most_waiting: int = EVERYTHING_KEPT
 
     def __post_init__(self) -> None:
-        if self.most_waiting < 1:
+        for name in ("nodes", "roles", "kinds"):
+            if not isinstance(getattr(self, name), tuple):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; write a tuple, such as {name}=(…,)")
+        for node in self.nodes:
+            if not isinstance(node, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a caller may not be checked
+                raise ConfigError(f"nodes has {node!r}; write paths or globs")
+        if wrong := [role for role in self.roles if role not in {*Role}]:
+            raise ConfigError(f"roles has {wrong[0]!r}; a role is one of {', '.join(Role)}")
+        if wrong := [kind for kind in self.kinds if kind not in KINDS]:
+            told = ", ".join(kind.__name__ for kind in KINDS)
+            raise ConfigError(f"kinds has {wrong[0]!r}; events are of the classes {told}")
+        if type(self.most_waiting) is not int or self.most_waiting < 1:
             raise ConfigError(f"most_waiting={self.most_waiting} has room for no event; use at least 1")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 
 from rankscope.errors import ConfigError
+from rankscope.probe.asked import checked_ask, checked_change
 from rankscope.probe.breakpoints import Actions, Armed, Breakpoints
 from rankscope.probe.configuration import CaptureConfiguration, Trigger, Values
 from rankscope.probe.contract import WHOLE, CaptureHandle, Description, OnHit, RuntimeProbe, Subscription
@@ -127,6 +128,7 @@ class LocalProbe:
         self, nodes: Sequence[str], *, roles: Sequence[Role] = (), values: Values = WHOLE, step: int | None = None
     ) -> CaptureHandle:
         """Keep values of nodes, once; see `RuntimeProbe`."""
+        checked_ask(nodes, values=values, step=step)
         for node in nodes:
             self._keys(node, roles)
         return self.watch.keeper.ask(nodes, cause=CAPTURE, roles=roles, values=values, step=step)
@@ -144,6 +146,7 @@ class LocalProbe:
 
     def configure(self, configuration: CaptureConfiguration, *, from_step: int | None = None) -> None:
         """Capture by another configuration; see `RuntimeProbe`."""
+        checked_change(configuration, from_step)
         for trigger in configuration.triggers:
             self._checked(trigger)
         self.watch.configure(configuration, from_step)
@@ -263,6 +266,8 @@ class LocalProbe:
         Raises:
             ConfigError: Nothing.
         """
+        if not isinstance(node, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a caller may not be checked
+            raise ConfigError(f"{node!r} names no node; write a path or a glob")
         keys = self.watch.keys_of(node, roles)
         if keys:
             return keys

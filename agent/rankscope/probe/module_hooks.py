@@ -13,7 +13,7 @@ from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.outputs import ACTIVATION
 from rankscope.probe.rows import OUTPUT_ROLES, Subject
 from rankscope.probe.selection import Selection
-from rankscope.probe.torch_inner import OUTSIDE, current_backward
+from rankscope.probe.torch_inner import OUTSIDE, current_backward, is_scripted
 from rankscope_proto.names import GapCause, Role
 
 if TYPE_CHECKING:
@@ -106,6 +106,10 @@ class ModuleHooks:
             self._subjects[id(module)] = subject
         action = ModuleHooks._ran if hooked.is_chosen else ModuleHooks._raised_ran
         self._hooked[id(module)] = hooked
+        if is_scripted(module):
+            self._handles[id(module)] = []
+            self._capture.sheet.gap(GapCause.UNSUPPORTED, f"{node.path}: a scripted module takes no hooks")
+            return
         handles = [module.register_forward_hook(Hook(self, action, module=module))]
         if hooked.has_spans:
             handles.append(module.register_forward_pre_hook(Hook(self, ModuleHooks._begins, module=module)))

@@ -5,6 +5,8 @@ Every option has one default, written here and nowhere else.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from rankscope._run_info import WatchDefaults
@@ -69,10 +71,13 @@ def configuration_of(options: WatchOptions, defaults: WatchDefaults = NO_DEFAULT
     Raises:
         ConfigError: If an option is out of range, or contradicts another.
     """
+    _refuse_unknown(options)
     known = {field.name for field in fields(CaptureConfiguration)}
     told = {name: value for name, value in options.items() if name in known and (value is not None or name == "budget")}
-    whole = options.get("configuration")
+    whole: object = options.get("configuration")
     if whole is not None:
+        if not isinstance(whole, CaptureConfiguration):
+            raise ConfigError(f"configuration is a {type(whole).__name__}; pass a CaptureConfiguration")
         if told:
             raise ConfigError(f"configuration= says all there is to capture, and {', '.join(told)}= says it again")
         return whole
@@ -80,6 +85,28 @@ def configuration_of(options: WatchOptions, defaults: WatchDefaults = NO_DEFAULT
     merged = {**usual, **told}
     lists = {name: _as_tuple(name, value) for name, value in merged.items() if name in _LISTS}
     return CaptureConfiguration(**cast("Any", {**merged, **lists}))
+
+
+def capture_file_of(options: WatchOptions, defaults: WatchDefaults = NO_DEFAULTS) -> Path | None:
+    """The file that another process may write a configuration into.
+
+    Raises:
+        ConfigError: What was given is no path.
+    """
+    file = options.get("capture_file") or defaults.capture_file
+    try:
+        return None if file is None else Path(file)
+    except TypeError as error:
+        raise ConfigError(f"capture_file is {file!r}; pass the path of a file") from error
+
+
+def _refuse_unknown(options: WatchOptions) -> None:
+    known = WatchOptions.__annotations__
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}=?" if near else f"it has {', '.join(known)}"
+            raise ConfigError(f"watch has no option {name}=; {hint}")
 
 
 def _as_tuple(name: str, value: object) -> tuple[object, ...]:

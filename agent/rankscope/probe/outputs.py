@@ -78,6 +78,7 @@ class Outputs:
             and self.depth is Depth.FINITE
             and type(output) is Tensor
             and output.dtype is usual[0]
+            and not output.is_nested
             and output.shape == usual[1].shape
             and output.is_cpu
             and output.layout is torch.strided

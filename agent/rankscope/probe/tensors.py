@@ -66,7 +66,8 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
     """
     if tensor.is_meta or is_transformed(tensor) or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return None
-    if type(tensor) in PLAIN and tensor.dtype in _DENSE_FLOATS and tensor.layout is torch.strided:
+    is_dense = tensor.layout is torch.strided and not tensor.is_nested  # which may be of a plain type, without a shape
+    if type(tensor) in PLAIN and tensor.dtype in _DENSE_FLOATS and is_dense:
         return Measurable(tensor.detach(), _plain_traits(tensor.dtype, tensor.shape))
     if is_fake(tensor):
         return None

@@ -79,6 +79,11 @@ def is_fully_sharded(module: object) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
+def is_scripted(module: object) -> bool:
+    """Whether a module is one of the script compiler's, which takes no hooks; one that was traced takes them."""
+    return type(module).__name__ == "RecursiveScriptModule"
+
+
 def norm_ratio(moved: Tensor, weight: Tensor) -> Tensor:
     """Norm of one tensor over that of another, 0-d; each accumulated in fp64, and on its device."""
     norm = _torch.linalg.vector_norm

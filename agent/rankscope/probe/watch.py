@@ -317,7 +317,7 @@ class Watch:
             tensor: As it is now. Outside of a step, and while the compiler traces, nothing happens.
         """
         if not is_compiling():
-            self._look_at(name, tensor)
+            self._look_at(str(name), tensor)
 
     @guarded
     def _look_at(self, name: str, tensor: Tensor) -> None:

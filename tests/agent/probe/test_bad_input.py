@@ -1,19 +1,39 @@
 """What a watch cannot do is said clearly, and training goes on."""
 
 import logging
-from typing import TYPE_CHECKING, cast
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rankscope import _torch
 from rankscope.errors import ConfigError
+from rankscope.probe import CaptureConfiguration, EventFilter, Trigger, Values
 from rankscope.probe.attach import attach
-from tests.agent.probe.trainings import ACTIVATION, Criterion, Model, Recorded, batches, names
+from tests.agent.probe.trainings import ACTIVATION, Criterion, Model, Recorded, Row, batches, names
 
 if TYPE_CHECKING:
     from rankscope_proto.names import Role
+
+ASKS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda probe: probe.capture("head"), "nodes is 'head'; write a sequence of paths"),
+    (lambda probe: probe.capture([]), "nodes is empty"),
+    (lambda probe: probe.capture([3]), "3 names no node"),
+    (lambda probe: probe.capture(["head"], values="whole"), "values is 'whole'; pass a Values"),
+    (lambda probe: probe.capture(["head"], step=-1), "step is -1; write the number of a step"),
+    (lambda probe: probe.configure({}), "the configuration is a dict; pass a CaptureConfiguration"),
+    (lambda probe: probe.configure(CaptureConfiguration(), from_step="7"), "from_step is '7'; write the number"),
+    (lambda _: EventFilter(nodes=cast("Any", "head")), "nodes is 'head'; write a tuple"),
+    (lambda _: EventFilter(nodes=cast("Any", (3,))), "nodes has 3; write paths or globs"),
+    (lambda _: EventFilter(roles=cast("Any", ("gard",))), "roles has 'gard'; a role is one of weight, grad"),
+    (lambda _: EventFilter(kinds=cast("Any", (Row,))), "events are of the classes StatisticsEvent"),
+    (lambda _: EventFilter(most_waiting=cast("Any", "1")), "most_waiting=1 has room for no event"),
+    (lambda _: Trigger(node=cast("Any", 3), predicate="tensor.l2 > 0"), "node is 3; write text"),
+    (lambda _: Trigger(node="head", predicate=cast("Any", 3)), "predicate is 3; write text"),
+]
 
 
 @pytest.fixture
@@ -121,3 +141,98 @@ def test_a_fast_path_that_hooks_turn_off_is_reported(recorded: Recorded, caplog:
         attach(recorded.run, model)
 
     assert "hooks turn off the fast path that 0 (2 such modules) takes in evaluation" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"levle": 2}, "watch has no option levle=; did you mean level=?"),
+        ({"configuration": {"level": 2}}, "configuration is a dict; pass a CaptureConfiguration"),
+        ({"capture_file": 3}, "capture_file is 3; pass the path of a file"),
+        ({"budget": "2%"}, "budget is '2%'; write a number or null"),
+        ({"whole_updates": "no"}, "whole_updates is 'no'; write true or false"),
+        ({"include": [3]}, "include is 3; write text"),
+        ({"level": "2"}, "level is '2'; write a whole number"),
+        ({"loader": 5}, "a int cannot be timed in place; pass a DataLoader"),
+    ],
+)
+def test_an_option_that_is_none_or_of_the_wrong_kind_is_refused(
+    recorded: Recorded, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        attach(recorded.run, Model(), **options)
+
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(("ask", "said"), ASKS)
+def test_what_a_probe_is_asked_for_is_refused_where_it_is_asked_and_not_in_training(
+    recorded: Recorded, ask: Callable[[Any], object], said: str
+) -> None:
+    probe = attach(recorded.run, Model())
+
+    with pytest.raises(ConfigError) as refused:
+        ask(probe)
+
+    assert said in str(refused.value)
+
+
+def test_a_scripted_model_is_refused_and_a_scripted_part_is_said(recorded: Recorded) -> None:
+    with pytest.raises(ConfigError, match="is a scripted module, which takes no hooks"):
+        attach(recorded.run, scripted())
+
+    model = nn.Sequential(scripted(), nn.Linear(2, 2))
+    attach(recorded.run, model, level=2, every=1, budget=None)
+    with recorded.run.step(0):
+        model(torch.ones(1, 2)).sum().backward()
+
+    assert "0: a scripted module takes no hooks" in [row["detail"] for row in recorded.rows("gaps")]
+    assert {"0.weight", "1.weight", "1"} <= {*names(recorded.rows("tensor_stats"))}
+
+
+def scripted() -> nn.Module:
+    """A module of the script compiler."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cast("Any", torch).jit.script(nn.Linear(2, 2))
+
+
+class Ragged(nn.Module):
+    """A layer whose output is nested: rows of different lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.is_nested = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x)
+        return cast("Any", torch).nested.nested_tensor([y, y[:1]]) if self.is_nested else y
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_output_without_a_shape_is_said_also_where_it_had_one_before(recorded: Recorded) -> None:
+    model = nn.Sequential(Ragged(), nn.Linear(3, 3))
+    part = cast("Ragged", model[0])
+    probe = attach(recorded.run, model, include=["*"])
+    handle = probe.capture(["0"], step=4)
+
+    for index, part.is_nested in enumerate([False, False, True, False, True]):
+        with recorded.run.step(index):
+            part(torch.ones(2, 3))
+
+    assert "0: nested tensor is not measured" in [row["detail"] for row in recorded.rows("gaps")]
+    assert [row["step"] for row in recorded.rows("tensor_stats", name="0")] == [0, 1, 3]
+    assert "it is nested" in handle.reason
+    assert probe.watch.guard.failures == 0
+
+
+def test_values_that_do_not_fit_are_refused_by_their_bytes(recorded: Recorded) -> None:
+    model = nn.Linear(64, 64)
+    handle = attach(recorded.run, model).capture(["weight"], values=Values(step_bytes=100))
+
+    with recorded.run.step(0):
+        model(torch.ones(1, 64)).sum().backward()
+    recorded.run.finish()
+
+    assert "weight: 16384 bytes do not fit into the 100 bytes of a step (step_bytes)" in handle.reason
