@@ -29,6 +29,9 @@ RATE = 0.05
 EARLIEST = 20
 """Steps before a fault: what is normal has to be seen first."""
 
+FEWEST = 30
+"""Steps that a training has at least: the fault comes after the earliest, and shows for a few."""
+
 BEYOND_FLOAT32 = 2.0**100
 """Applied twice, this carries any ordinary value beyond 2**128, where float32 ends."""
 
@@ -169,9 +172,12 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("kind", choices=[*QUERIES, "none"], help="what goes wrong")
-    parser.add_argument("--steps", type=int, default=60, help="optimizer steps, at least 30 (default: 60)")
+    parser.add_argument("--steps", type=int, default=60, help=f"optimizer steps, at least {FEWEST} (default: 60)")
     parser.add_argument("--seed", type=int, default=1, help="decides weights, data and where the fault is (default: 1)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.steps < FEWEST:
+        parser.error(f"--steps {options.steps} are too few for a fault to show: at least {FEWEST}")
+    return options
 
 
 if __name__ == "__main__":

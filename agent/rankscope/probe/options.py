@@ -74,9 +74,9 @@ def configuration_of(options: WatchOptions, defaults: WatchDefaults = NO_DEFAULT
     _refuse_unknown(options)
     known = {field.name for field in fields(CaptureConfiguration)}
     told = {name: value for name, value in options.items() if name in known and (value is not None or name == "budget")}
-    whole: object = options.get("configuration")
+    whole = options.get("configuration")
     if whole is not None:
-        if not isinstance(whole, CaptureConfiguration):
+        if not isinstance(whole, CaptureConfiguration):  # pyright: ignore[reportUnnecessaryIsInstance]  of a caller's
             raise ConfigError(f"configuration is a {type(whole).__name__}; pass a CaptureConfiguration")
         if told:
             raise ConfigError(f"configuration= says all there is to capture, and {', '.join(told)}= says it again")

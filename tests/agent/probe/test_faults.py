@@ -1,9 +1,12 @@
 """The faults of the example training are decided by the seed and are real."""
 
+import sys
+
 import pytest
 import torch
 from torch.utils.data import Dataset
 
+from rankscope.examples import ill_nets
 from rankscope.examples.chars import CharModel, Text
 from rankscope.examples.faults import EARLIEST, SLOW_BATCH_S, SlowReads, draw_faults, overflow_in
 
@@ -27,6 +30,27 @@ def test_faults_depend_on_the_seed_alone() -> None:
 def test_a_training_too_short_for_faults_is_refused() -> None:
     with pytest.raises(ValueError, match="39 steps are too few"):
         draw_faults(1, ranks=4, steps=39, layers=4)
+
+
+@pytest.mark.parametrize("steps", ["-1", "0", "26", "29"])
+def test_so_is_one_of_an_ill_net_with_the_fewest_that_do(
+    steps: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ill_nets", "dead", "--steps", steps])
+
+    with pytest.raises(SystemExit) as ended:
+        ill_nets.arguments()
+
+    assert ended.value.code == 2
+    assert f"--steps {steps} are too few for a fault to show: at least 30" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [*ill_nets.QUERIES, "none"])
+def test_the_shortest_training_of_an_ill_net_has_room_for_any_fault(kind: str) -> None:
+    drawn = [ill_nets.drawn(kind, seed=seed, steps=ill_nets.FEWEST) for seed in range(50)]
+
+    steps = [fault.step for fault in drawn if fault.step is not None]
+    assert all(ill_nets.EARLIEST <= step < ill_nets.FEWEST - 1 for step in steps)
 
 
 def test_the_overflow_happens_in_the_step_asked_for_and_in_no_other() -> None:
