@@ -7,16 +7,18 @@ are found: 2 µs per parameter and captured step, against 6 µs per parameter in
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from torch import nn
+from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.depth import Key
 from rankscope.probe.graph import Node, joined, own_parameters
 from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.rows import Subject
-from rankscope.probe.torch_inner import is_fully_sharded
+from rankscope.probe.tensors import PLAIN
+from rankscope.probe.torch_inner import current_backward, is_fully_sharded, is_sole_hook
 from rankscope_proto.names import Role
 
 if TYPE_CHECKING:
@@ -40,6 +42,53 @@ class Tracked:
     gradient: Subject
 
 
+class Waiting:
+    """Gradients of one backward that wait for its end, to be measured together.
+
+    Args:
+        backward: The engine's run.
+
+    Attributes:
+        backward: The same.
+        arrived: Parameters, and the version of each one's gradient when it arrived.
+    """
+
+    __slots__ = ("arrived", "backward")
+
+    def __init__(self, backward: int) -> None:
+        self.backward = backward
+        self.arrived: list[tuple[nn.Parameter, int]] = []
+
+
+class _Accumulation(Hook):
+    """The hook on a parameter.
+
+    Between two matrix products the caches are cold: with a frame for each question it took 42 µs a parameter, and in
+    this one, where the gradient may wait, 20. That they are measured together at the end, and not while they are in
+    the last-level cache, is measured too: the kernel won 0 to 2 ms of 17, and each call of it cost 100 µs.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, *args: object) -> None:
+        """Let the gradient wait where nobody rewrites it before backward ends: no other rank, no other hook."""
+        owner = cast("Parameters | None", self._owner())
+        waiting = None if owner is None or owner.guard.is_off or owner.guard.is_timed else owner.waiting
+        parameter = cast("nn.Parameter", args[0])
+        gradient = parameter.grad
+        if (
+            waiting is not None
+            and gradient is not None
+            and type(gradient) in PLAIN
+            and current_backward() == waiting.backward
+            and is_sole_hook(parameter)
+            and not is_compiling()
+        ):
+            waiting.arrived.append((parameter, gradient._version))
+        else:
+            super().__call__(parameter)
+
+
 class Parameters:
     """The trainable parameters that the configuration wants.
 
@@ -50,6 +99,7 @@ class Parameters:
 
     Attributes:
         are_fully_sharded: Whether data parallelism shards them, so that gradients arrive reduced.
+        waiting: Takes gradients of the backward that runs; None: each is reported when it has been accumulated.
     """
 
     def __init__(self, nodes: Sequence[Node], configuration: CaptureConfiguration, *, guard: Guard) -> None:
@@ -62,6 +112,7 @@ class Parameters:
         self._by_id: dict[int, Tracked] = {}
         self._handles: list[RemovableHandle] = []
         self._accumulated: Callable[[Tracked], None] | None = None
+        self.waiting: Waiting | None = None
         self.are_fully_sharded = any(is_fully_sharded(node.module) for node in nodes)
 
     def take(self, nodes: Sequence[Node]) -> None:
@@ -100,12 +151,12 @@ class Parameters:
         self._is_partial = keys is not None
         for tracked in self._trainable(keys):
             self._by_id.setdefault(id(tracked.parameter), tracked)
-        hook = Hook(self, Parameters._gradient_accumulated)
+        hook = _Accumulation(self, Parameters._gradient_accumulated)
         self._handles = [tracked.parameter.register_post_accumulate_grad_hook(hook) for tracked in self._by_id.values()]
 
     def disarm(self) -> None:
         """Take the hooks off."""
-        self._accumulated = None
+        self._accumulated = self.waiting = None
         self._by_id = {}
         for handle in self._handles:
             handle.remove()
@@ -115,6 +166,19 @@ class Parameters:
         tracked = self._by_id.get(id(parameter))
         if tracked is not None and self._accumulated is not None:
             self._accumulated(tracked)
+
+    def waited(self) -> list[tuple[Tracked, Tensor]]:
+        """Those that wait and have not been rewritten since, with their gradients; none waits any more."""
+        waiting, self.waiting = self.waiting, None
+        if waiting is None:
+            return []
+        by_id = self._by_id
+        known = [(by_id.get(id(parameter)), parameter.grad, version) for parameter, version in waiting.arrived]
+        return [
+            (tracked, gradient)
+            for tracked, gradient, version in known
+            if tracked is not None and gradient is not None and gradient._version == version
+        ]
 
     def _trainable(self, keys: Collection[Key] | None) -> Iterator[Tracked]:
         names = None if keys is None else {name for name, _ in keys}
