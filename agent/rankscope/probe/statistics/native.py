@@ -6,7 +6,7 @@ live until the call returns. ctypes lets other threads run meanwhile.
 
 import ctypes
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import cast
@@ -66,6 +66,8 @@ class Kernel:
         pointer, count = ctypes.c_void_p, ctypes.c_int64
         self._table = library.rankscope_table
         self._table.argtypes = [pointer, count, ctypes.c_int, ctypes.c_int, pointer]
+        self._tables = library.rankscope_tables
+        self._tables.argtypes = [ctypes.c_int, pointer, ctypes.c_int, pointer]
         self._begin, self._add = library.rankscope_begin, library.rankscope_add
         self._begin.argtypes = [pointer]
         self._add.argtypes = [pointer, pointer, count, ctypes.c_int, ctypes.c_int]
@@ -73,7 +75,15 @@ class Kernel:
         self._add_zeros.argtypes, self._finish.argtypes = [pointer, count], [pointer, pointer]
         library.rankscope_size.restype = ctypes.c_uint64
         self._size = int(library.rankscope_size())
-        for function in (self._table, self._begin, self._add, self._add_zeros, self._finish, library.rankscope_define):
+        for function in (
+            self._table,
+            self._tables,
+            self._begin,
+            self._add,
+            self._add_zeros,
+            self._finish,
+            library.rankscope_define,
+        ):
             function.restype = None
         library.rankscope_define.argtypes = [ctypes.c_int, pointer, ctypes.c_double, ctypes.c_double]
         self.kinds = dict(KINDS)
@@ -93,6 +103,19 @@ class Kernel:
         result = array("Q", _NOTHING)
         self._table(values.data_ptr(), values.numel(), self.kinds[values.dtype], threads, result.buffer_info()[0])
         return _LAYOUT.unpack(result)
+
+    def tables(self, values: Sequence[Tensor], threads: int) -> list[Read]:
+        """What is known of each of many contiguous tensors, between whose pieces the threads divide all at once.
+
+        Args:
+            values: On the host, of types in `kinds`.
+            threads: Most threads to work with.
+        """
+        kinds, many = self.kinds, len(values)
+        asked = array("q", [number for each in values for number in (each.data_ptr(), each.numel(), kinds[each.dtype])])
+        results = array("Q", _NOTHING * many)
+        self._tables(many, asked.buffer_info()[0], threads, results.buffer_info()[0])
+        return list(_LAYOUT.iter_unpack(results))
 
     def stretched(self, stretches: Iterable[Tensor], zeros: int, *, threads: int) -> Read:
         """What is known of one tensor that is handed over in stretches.

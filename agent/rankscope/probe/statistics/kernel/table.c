@@ -11,6 +11,8 @@
 #include "narrow.h"
 #include "wide.h"
 
+#include <stdlib.h>
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -142,4 +144,49 @@ void rankscope_table(const void *x, int64_t n, int kind, int threads, Numbers *t
     begin(&a);
     measure_all(&a, x, n, &kinds[kind], threads);
     finish(&a, to);
+}
+
+/* A tensor of a list, as native.py lists them, and a piece of one. */
+typedef struct { const void *x; int64_t n, kind; } Asked;
+typedef struct { const Asked *of; int64_t from, to; Part part; } Piece;
+
+static int64_t pieces_of(const Asked *a) { return a->n < 2 * PIECE ? 1 : a->n / PIECE; }
+
+static void list_pieces(Piece *to, const Asked *asked, int many)
+{
+    for (int i = 0; i < many; i++) {
+        const int64_t pieces = pieces_of(&asked[i]);
+        for (int64_t j = 0; j < pieces; j++)
+            *to++ = (Piece){.of = &asked[i], .from = j * PIECE, .to = j == pieces - 1 ? asked[i].n : (j + 1) * PIECE};
+    }
+}
+
+/* A list of tensors. Their pieces are handed out as threads come free, in one parallel region: with one for each tensor,
+ * all wait 99 times a step for the thread that a loaded machine has put aside. */
+void rankscope_tables(int many, const Asked *asked, int threads, Numbers *to)
+{
+    int64_t pieces = 0, elements = 0;
+    for (int i = 0; i < many; i++) {
+        pieces += pieces_of(&asked[i]);
+        elements += asked[i].n;
+    }
+    Piece *all = threads > 1 && elements >= 2 * PIECE ? malloc((size_t)pieces * sizeof *all) : 0;
+    if (!all) {
+        for (int i = 0; i < many; i++) rankscope_table(asked[i].x, asked[i].n, (int)asked[i].kind, 1, &to[i]);
+        return;
+    }
+    list_pieces(all, asked, many);
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+#endif
+    for (int64_t i = 0; i < pieces; i++)
+        measure(&all[i].part, all[i].of->x, all[i].from, all[i].to, &kinds[all[i].of->kind]);
+    const Piece *next = all;
+    for (int i = 0; i < many; i++) {
+        Part a;
+        begin(&a);
+        for (int64_t j = pieces_of(&asked[i]); j > 0; j--) follow(&a, &next++->part);
+        finish(&a, &to[i]);
+    }
+    free(all);
 }
