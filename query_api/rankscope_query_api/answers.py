@@ -71,11 +71,14 @@ def json_answer(value: Json, *, status: HTTPStatus = HTTPStatus.OK) -> Response:
     return Response(orjson.dumps(conventional(value)), status_code=status, media_type="application/json")
 
 
-def json_of_rows(rows: Iterable[Mapping[str, Json]]) -> Json:
-    """Rows as JSON for an answer that holds many, a few at a time, so that no copy of all stands beside it."""
+def json_of_rows(rows: Iterable[Json]) -> Json:
+    """Rows that follow the conventions, as JSON for an answer that holds many.
+
+    They are taken a few at a time, so that no copy of all stands beside it.
+    """
     waiting, pieces = iter(rows), list[bytes]()
     while some := list(islice(waiting, ROWS_AT_A_TIME)):
-        pieces.append(orjson.dumps(conventional(some))[1:-1])
+        pieces.append(orjson.dumps(some)[1:-1])
     return cast("Json", orjson.Fragment(b"[" + b",".join(pieces) + b"]"))
 
 

@@ -55,6 +55,7 @@ from rankscope_query_api.routes import (
 from rankscope_query_api.routes.asking import HEAD_ONLY, PREFIX
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
+from rankscope_query_api.writing import Writing
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ def create_app(
     app.state.store = store
     app.state.settings = settings
     app.state.metrics = metrics or Metrics()
+    app.state.writing = Writing()
     app.include_router(health.router)
     for module in (
         runs,

@@ -62,11 +62,11 @@ class Rows:
         return cls(tuple(names), ("",) * len(names), columns)
 
     def items(self) -> Iterator[dict[str, Any]]:
-        """The rows as objects, made a few at a time: all at once they take several times what the columns take."""
+        """The rows as JSON's objects, a few at a time: all at once they take several times what the columns take."""
         for begin in range(0, len(self.columns[0]) if self.columns else 0, ROWS_AT_A_TIME):
             some = [column[begin : begin + ROWS_AT_A_TIME] for column in self.columns]
-            written = [_written(column, kind) for column, kind in zip(some, self.types, strict=True)]
-            yield from (dict(zip(self.names, row, strict=True)) for row in zip(*written, strict=True))
+            said = [json_values(*column) for column in zip(self.names, some, self.types, strict=True)]
+            yield from (dict(zip(self.names, row, strict=True)) for row in zip(*said, strict=True))
 
 
 def wanted(named: Format | None, accept: str | None) -> Format:
@@ -89,7 +89,8 @@ def response(said: Mapping[str, Json], rows: Rows, *, form: Format) -> Response:
     """
     if form is Format.JSON:
         items = cast("Sequence[Mapping[str, Json]]", said["items"])
-        return json_answer({**said, "items": json_of_rows(items or rows.items())})
+        listed = map(conventional, items) if items else rows.items()
+        return json_answer({**said, "items": json_of_rows(listed)})
     body = as_csv(rows) if form is Format.CSV else as_arrow(rows)
     return Response(body, media_type=MEDIA_TYPES[form], headers=_headers(said))
 
@@ -109,7 +110,7 @@ def _header(value: object) -> str:
 
 def as_csv(rows: Rows) -> bytes:
     """The rows as CSV."""
-    written = [_written(column, kind) for column, kind in zip(rows.columns, rows.types, strict=True)]
+    written = [json_values("", column, kind) for column, kind in zip(rows.columns, rows.types, strict=True)]
     lines = [",".join(map(_quoted, rows.names))]
     lines += [",".join(map(_cell, row)) for row in zip(*written, strict=True)]
     return ("\r\n".join(lines) + "\r\n").encode("utf-8", "replace")
@@ -122,10 +123,8 @@ def _cell(value: object) -> str:
         return _quoted(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(conventional(value))
     if isinstance(value, Mapping | list | tuple):
-        return _quoted(_json_text(value))
+        return _quoted(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode())
     return str(value)
 
 
@@ -229,6 +228,37 @@ def _split(text: str) -> Iterable[str]:
             begin = at + 1
     if text:
         yield text[begin:].strip()
+
+
+def json_values(name: str, values: Sequence[Any], kind: str) -> Sequence[Any]:
+    """The values of a column as the JSON conventions have them; looked at one by one only where its type asks for it.
+
+    80 MB of arrays of whole numbers took 4 s when each number was asked what it is, and take a tenth of that now.
+
+    Args:
+        name: Of the column.
+        values: Its values.
+        kind: Its ClickHouse type; "": whatever the values are.
+    """
+    written = _written(values, kind)
+    if name.endswith("_ns") and re.fullmatch(r"U?Int\d+", _parts(kind)[0]):
+        return [None if value is None else str(value) for value in written]
+    if _is_as_it_is(kind):
+        return written
+    if re.fullmatch(r"Array\(Float\d+\)", kind):
+        return [value if all(map(math.isfinite, value)) else conventional(value) for value in written]
+    return [conventional(value) for value in written]
+
+
+@cache
+def _is_as_it_is(kind: str) -> bool:
+    """Whether no convention is about the written values of a type."""
+    outer, inner = _parts(kind)
+    if outer == "Array":
+        return _is_as_it_is(inner[0])
+    if outer == "Map":
+        return _parts(inner[1])[0] == "String"
+    return not re.fullmatch(r"Float\d+|Tuple|", outer)
 
 
 def _written(values: Sequence[Any], kind: str) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from rankscope_query_api.access import asker_of, is_foreign
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError, unknown
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import Launch, RunKey
+from rankscope_query_api.writing import Writing
 
 PREFIX = "/api/v1"
 """Where every route begins; of a router itself, so that the template a request is counted under is whole."""
@@ -43,6 +44,12 @@ def store_of(request: Request) -> TraceStore:
     """The store that the application was made with, as the request's key may see it."""
     store: TraceStore = request.app.state.store
     return store.asked_by(asker_of(request), is_foreign=is_foreign(request))
+
+
+def writing_of(request: Request) -> Writing:
+    """Who writes the application's answers."""
+    writing: Writing = request.app.state.writing
+    return writing
 
 
 def is_head(request: Request) -> bool:

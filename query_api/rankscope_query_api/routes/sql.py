@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rankscope_query_api.answers import Json
 from rankscope_query_api.encodings import Format, Rows, response, wanted
 from rankscope_query_api.errors import RefusedStatementError
-from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
+from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of, writing_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.sql.answer import refused, titled, undescribed
 from rankscope_query_api.sql.compile import Statement, compile_statement
@@ -56,8 +56,9 @@ async def run_sql(request: Request, body: SqlBody, *, query: Annotated[InProject
     gaps = await _gaps(store, statement, project=query.project, run=body.run)
     table = await _asked(store, statement)
     form = wanted(body.format, request.headers.get("accept"))
-    # In a thread: 64 MiB take seconds to write, and the loop answers others meanwhile.
-    return await asyncio.to_thread(_answered, titled(statement, table), table, gaps=gaps, limit=body.limit, form=form)
+    return await writing_of(request).written(
+        lambda: _answered(titled(statement, table), table, gaps=gaps, limit=body.limit, form=form)
+    )
 
 
 def _compiled(body: SqlBody, project: str) -> Statement:
