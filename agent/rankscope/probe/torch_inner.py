@@ -84,10 +84,15 @@ def is_scripted(module: object) -> bool:
     return type(module).__name__ == "RecursiveScriptModule"
 
 
-def norm_ratio(moved: Tensor, weight: Tensor) -> Tensor:
-    """Norm of one tensor over that of another, 0-d; each accumulated in fp64, and on its device."""
-    norm = _torch.linalg.vector_norm
-    return (norm(moved, dtype=torch.float64) / norm(weight, dtype=torch.float64)).float()
+def norm_ratios(moved: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """Norm of each tensor over that of its weight, 0-d; each accumulated in fp64, and on its device."""
+    norms = [_torch._foreach_norm(each, 2, dtype=torch.float64) for each in (moved, weights)]
+    return [ratio.float() for ratio in _torch._foreach_div(*norms)]
+
+
+def differences(after: Sequence[Tensor], before: Sequence[Tensor]) -> list[Tensor]:
+    """What each tensor has become, less what it was."""
+    return list(_torch._foreach_sub(after, before))
 
 
 def sample(amount: int, below: int, *, seed: int) -> Tensor:

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from rankscope.probe.depth import Depth
 from rankscope.probe.parameters import Tracked
 from rankscope.probe.sheet import Sheet
-from rankscope.probe.torch_inner import norm_ratio, sample
+from rankscope.probe.torch_inner import differences, norm_ratios, sample
 from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
 
 if TYPE_CHECKING:
@@ -93,13 +93,11 @@ class Updates:
         before = self._before.pop(optimizer, [])
         if not before:
             return
-        moves = [
-            self._part(each.tracked.weight.name, each.prepared.values, is_all=each.is_all) - each.part
-            for each in before
-        ]
-        values = (
-            moves if self.is_whole else [norm_ratio(move, each.part) for move, each in zip(moves, before, strict=True)]
+        parts = [each.part for each in before]
+        moves = differences(
+            [self._part(each.tracked.weight.name, each.prepared.values, is_all=each.is_all) for each in before], parts
         )
+        values = moves if self.is_whole else norm_ratios(moves, parts)
         rows = [
             self._sheet.row(each.tracked.weight.of(_UPDATE), each.prepared, phase=_OPTIMIZER, flags=_flags(each))
             for each in before
