@@ -16,7 +16,7 @@ from rankscope.probe.model_rows import gap_block
 from rankscope.probe.ports import Observer, OpenStep, Recording
 from rankscope.probe.rows import UNKNOWN, Columns, Row, Subject
 from rankscope.probe.scaling import GRADIENTS, SCALED, SCALED_ROLES, SKIPPED, unscale
-from rankscope.probe.tensors import Measurable, Unsupported, measurable
+from rankscope.probe.tensors import WHOLE, Measurable, Unsupported, measurable
 from rankscope_proto.names import GapCause, Phase
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class Sheet:
             if keeper is not None:
                 keeper.see(subject, tensor, phase=phase, microstep=self.microstep)
             depth = self.depth(subject, least)
-            prepared = None if depth is Depth.NONE else self.prepared(subject, tensor)
+            is_settled = depth is Depth.NONE or (depth is Depth.FINITE and tensor.dtype in WHOLE)
+            prepared = None if is_settled else self.prepared(subject, tensor)
             if prepared is not None:
                 values, rows = batches.setdefault((prepared.values.device, depth), ([], []))
                 values.append(prepared.values)

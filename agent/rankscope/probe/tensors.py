@@ -18,6 +18,13 @@ PLAIN = (Tensor, nn.Parameter)
 
 _DENSE_FLOATS = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 
+WHOLE = frozenset(
+    getattr(torch, name)
+    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+    if hasattr(torch, name)
+)
+"""Types of whole numbers, which are always finite: there is something to say of them at a table or a norm only."""
+
 
 class Traits(NamedTuple):
     """Type, shape and placement of a tensor, without its values.
@@ -41,8 +48,7 @@ class Measurable(NamedTuple):
     """A tensor ready to be measured.
 
     Attributes:
-        values: Dense floating-point or complex values on this rank, detached, in the tensor's own type; explicit
-            values of a sparse tensor.
+        values: Dense values on this rank, detached, in the tensor's own type; explicit values of a sparse tensor.
         traits: Of the tensor itself.
     """
 
@@ -61,8 +67,8 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
     """The measurable form of a tensor.
 
     Returns:
-        None where there is nothing to say: integers and booleans are always finite, and fake, meta and
-        transformed (vmap, grad) tensors have no values, though some look like plain ones.
+        None where there is nothing to say: fake, meta and transformed (vmap, grad) tensors have no values, though some
+        look like plain ones.
     """
     if tensor.is_meta or is_transformed(tensor) or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return None
@@ -72,8 +78,6 @@ def measurable(tensor: Tensor) -> Measurable | Unsupported | None:
     if is_fake(tensor):
         return None
     local, placement = local_part(tensor)
-    if not (local.is_floating_point() or local.is_complex() or local.is_quantized):
-        return None
     values = _dense(local)
     if isinstance(values, Unsupported):
         return values
@@ -99,6 +103,8 @@ def _dense(tensor: Tensor) -> Tensor | Unsupported:
         return Unsupported(f"layout {tensor.layout}")
     if tensor.dtype.itemsize == 1 and "float4" in str(tensor.dtype):
         return Unsupported(f"two numbers in a byte ({tensor.dtype})")
+    if not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype in WHOLE):
+        return Unsupported(f"type {tensor.dtype}")
     return tensor
 
 

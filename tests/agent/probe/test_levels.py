@@ -150,6 +150,40 @@ def test_calls_and_outputs_of_one_module_are_told_apart_and_so_are_their_gradien
     assert (arrived["min"], arrived["max"]) == (3.0, 3.0)
 
 
+class Choosing(nn.Linear):
+    """Puts out scores, which are chosen, whether they are positive, and bits that are no numbers."""
+
+    def forward(self, input: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]  # noqa: A002 - torch's name
+        scores = super().forward(input)
+        chosen = scores.argsort(-1) - 2
+        return scores, chosen, scores > 0, chosen.to(torch.uint8).view(torch.bits8)
+
+
+def test_whole_numbers_and_booleans_have_the_table_and_what_is_no_number_is_a_gap(recorded: Recorded) -> None:
+    model = nn.ModuleDict({"head": Choosing(3, 5)})
+    attach(recorded.run, model, level=2, every=1, include=["*"])
+
+    with recorded.run.step(0):
+        _, chosen, mask, _ = model["head"](torch.randn(4, 3))
+
+    for index, tensor in (("[1]", chosen), ("[2]", mask)):
+        row = one(recorded.rows("tensor_stats", name=f"head{index}"))
+        x = tensor.double()
+        found = {name: row[name] for name in ("dtype", "min", "max", "mean", "l1", "l2", "zero_count", "zero_frac")}
+        assert found == {
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "min": float(x.amin()),
+            "max": float(x.amax()),
+            "mean": pytest.approx(float(x.mean()), abs=1e-7),
+            "l1": float(x.abs().sum()),
+            "l2": pytest.approx(float(x.norm())),
+            "zero_count": int((x == 0).sum()),
+            "zero_frac": pytest.approx(float((x == 0).double().mean())),
+        }
+        assert row["subnormal_count"] == row["saturated_count"] == row["nonfinite_count"] == 0
+    assert "head[3]: type torch.bits8 is not measured" in [gap["detail"] for gap in recorded.rows("gaps")]
+
+
 @pytest.mark.parametrize(
     ("include", "expected"),
     [

@@ -16,7 +16,7 @@ from rankscope.probe.statistics.on_device import CHUNK
 from rankscope.probe.tensors import Measurable, Traits, measurable
 from tests.agent.probe.devices import HostAsDevice
 from tests.agent.probe.statistics.plain import differences
-from tests.agent.probe.statistics.tensors import FLOATS, arranged, odd, typed
+from tests.agent.probe.statistics.tensors import FLOATS, WHOLE, arranged, odd, typed
 from tests.agent.probe.trainings import GRAD, Criterion, Model, Recorded, batches, norm_of, watching
 
 INF, NAN = math.inf, math.nan
@@ -139,7 +139,8 @@ def test_a_device_that_stays_behind_costs_rows_not_time() -> None:
 def test_a_device_has_the_tables_that_the_host_has(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.probe.statistics.on_device.CHUNK", 2_048 if length == 1_000 else length)
     given = [typed(values, dtype) for _, values in odd() for dtype in FLOATS]
-    given += [values for _, values in arranged() if values.is_floating_point()]
+    given += [typed(values, dtype) for _, values in list(odd())[::5] for dtype in WHOLE]
+    given += [values for _, values in arranged() if not values.is_complex()]
     meter, rows = DeviceMeter(HostAsDevice()), [row_of(values) for values in given]
 
     meter.tables(given, rows)

@@ -56,7 +56,7 @@ class Launched(NamedTuple):
 
 def launch(values: Tensor, zeros: int = 0) -> Launched | None:
     """Launch the reductions of a table; None: there is no table of such a tensor on its device."""
-    if not values.is_floating_point() or values.device.type == "mps" or not values.numel():
+    if values.is_complex() or values.device.type == "mps" or not values.numel():
         return None
     has_histogram = values.is_cpu or not torch.are_deterministic_algorithms_enabled()
     in_order = is_plain(values)
@@ -79,13 +79,14 @@ def _parts(values: Tensor, in_order: bool) -> Iterator[Tensor]:
 
 
 def _words(part: Tensor, in_order: bool, *, has_histogram: bool) -> Tensor:
-    values = part if part.itemsize >= 4 else part.float()
+    is_float = part.is_floating_point()
+    values = part if is_float and part.itemsize >= 4 else part.float() if is_float else part.double()
     finite = values.isfinite()
     kept = torch.where(finite, values, 0.0)
     magnitudes = kept.abs()
     words = [
         _floats(values, finite, kept=kept, magnitudes=magnitudes),
-        _counts(values, finite, magnitudes=magnitudes, limits=torch.finfo(part.dtype)),
+        _counts(values, finite, magnitudes=magnitudes, limits=torch.finfo(part.dtype) if is_float else None),
         _histogram(magnitudes) if has_histogram else torch.zeros(BUCKETS, dtype=torch.int64, device=part.device),
         _hashes(part) if in_order else torch.zeros(2, dtype=torch.int64, device=part.device),
     ]
@@ -111,15 +112,16 @@ def _floats(values: Tensor, finite: Tensor, *, kept: Tensor, magnitudes: Tensor)
     return torch.stack([number.double() for number in numbers]).view(torch.int64)
 
 
-def _counts(values: Tensor, finite: Tensor, *, magnitudes: Tensor, limits: torch.finfo) -> Tensor:
+def _counts(values: Tensor, finite: Tensor, *, magnitudes: Tensor, limits: torch.finfo | None) -> Tensor:
     counts = [
         finite,
         values.isnan(),
         values.isposinf(),
         values.isneginf(),
         values == 0,
-        (magnitudes > 0) & (magnitudes < limits.smallest_normal),
-        magnitudes == limits.max,
+        # Of whole numbers none: they have no limits that mean something was lost.
+        (magnitudes > 0) & (magnitudes < (limits.smallest_normal if limits else 0.0)),
+        magnitudes == (limits.max if limits else math.inf),
     ]
     return torch.stack([count.sum() for count in counts])
 
