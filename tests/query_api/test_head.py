@@ -23,6 +23,18 @@ async def test_head_answers_as_get_does_without_the_body(client: httpx.AsyncClie
     assert head.content == b""
 
 
+@pytest.mark.parametrize("path", [f"{RUN}/traces/export", f"{RUN}/traces/{ROLLOUT}/export"])
+async def test_a_head_of_what_is_streamed_does_not_say_that_it_is_empty(api: httpx.AsyncClient, path: str) -> None:
+    head, whole = await api.head(path), await api.get(path)
+
+    assert head.status_code == whole.status_code == 200
+    assert "content-length" not in head.headers
+    assert {name: head.headers[name] for name in ("content-type", "content-disposition")} == {
+        name: whole.headers[name] for name in ("content-type", "content-disposition")
+    }
+    assert head.content == b"" != whole.content
+
+
 async def test_the_connection_lives_on_after_a_head(api: httpx.AsyncClient) -> None:
     head = await api.head("/api/v1/runs")
     whole = await api.get("/api/v1/runs")

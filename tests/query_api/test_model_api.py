@@ -135,6 +135,7 @@ async def test_a_model_has_a_node_for_each_module_layer_and_tensor_as_told_last(
     assert [path for path, node in nodes.items() if node["kind"] == "layer"] == ["blocks.1", "blocks.0"]
     assert "gone" not in nodes
     assert nodes[""]["parent"] is None
+    assert nodes[""]["time_ns"] == str(START + MS)
     assert nodes["embed.weight"] == {
         "kind": "tensor",
         "path": "embed.weight",

@@ -1,9 +1,10 @@
 """What every route asks for: its parameters, the store, the run they name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import Path, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rankscope_query_api.access import asker_of, is_foreign
@@ -55,6 +56,19 @@ def writing_of(request: Request) -> Writing:
 def is_head(request: Request) -> bool:
     """Whether nobody will read the body of the answer, so that none need be made."""
     return bool(request.scope.get(HEAD_ONLY))
+
+
+def headed(media_type: str, headers: Mapping[str, str]) -> Response:
+    """The answer to a HEAD of what is streamed; how long the stream will be is said only where the headers say it.
+
+    Args:
+        media_type: Of the stream.
+        headers: Its headers.
+    """
+    answer = Response(media_type=media_type, headers=headers)
+    if "content-length" not in headers:
+        del answer.headers["content-length"]  # that of no body, which nobody asked about
+    return answer
 
 
 async def launches_of(store: TraceStore, key: RunKey) -> Sequence[Launch]:

@@ -22,6 +22,7 @@ from rankscope_query_api.routes.asking import (
     Paged,
     Run,
     code_named,
+    headed,
     is_head,
     launches_of,
     store_of,
@@ -117,7 +118,7 @@ async def download_capture(
     if query.format is not FileFormat.NPZ:
         headers["content-length"] = str(len(made.begin()) + tensor.bytes)
     if is_head(request):
-        return Response(media_type=media, headers=headers)
+        return headed(media, headers)
     if len(places) * CHUNK_BYTES <= CHECKED_BYTES:  # what a row says of its bytes is not what the chunks are
         whole = b"".join([piece async for piece in content.pieces(places)])
         return Response(made.begin() + made.add(whole) + made.end(), media_type=media, headers=headers)

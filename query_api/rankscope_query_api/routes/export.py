@@ -18,6 +18,7 @@ from rankscope_query_api.routes.asking import (
     InProject,
     Run,
     TraceId,
+    headed,
     is_head,
     launches_of,
     refuse_swapped,
@@ -75,7 +76,7 @@ async def _streamed(request: Request, exported: "Exported", *, name: str) -> Res
     safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "_" for letter in name)
     headers = {"content-disposition": f'attachment; filename="{safe}.jsonl"'}
     if is_head(request):
-        return Response(media_type=JSON_LINES, headers=headers)
+        return headed(JSON_LINES, headers)
     return StreamingResponse(exported.lines(first), media_type=JSON_LINES, headers=headers)
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope_query_api.answers import Json, json_answer
+from rankscope_query_api.answers import Json, conventional, json_answer, json_of_rows
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.layers import Layer, Layers
 from rankscope_query_api.profiles import STATISTICS, Combining, Part, combined, combining_of, of_tensor, over_steps
@@ -23,6 +23,7 @@ from rankscope_query_api.routes.asking import (
     launches_of,
     store_of,
     word_named,
+    writing_of,
 )
 from rankscope_query_api.routes.model import MOST_MODULES
 from rankscope_query_api.routes.records import gap_json
@@ -78,23 +79,25 @@ async def show_layer_profile(request: Request, run: Run, *, query: Annotated[Pro
         store.model.profile(key, launch_id, statistic=query.statistic, where=where, limit=MOST_CELLS),
         store.model.modules(key, launch_id, limit=MOST_MODULES),
     )
-    items = await asyncio.to_thread(lambda: list(_items(rows, Layers(modules), query=query)))
     step = bounds[0] if bounds[0] == bounds[1] and bounds[0] >= 0 else None
     gaps = await store.runs.gaps(key, sections=("tensor_stats",), step=step)
-    return json_answer(
-        {
-            "run_id": run,
-            "launch_id": launch_id,
-            "statistic": query.statistic,
-            "role": query.role,
-            "combining": combining_of(query.statistic),
-            "from": bounds[0] if rows else None,
-            "to": bounds[1] if rows else None,
-            "truncated": len(rows) == MOST_CELLS,
-            "items": items,
-            "gaps": [gap_json(gap) for gap in gaps],
-        }
-    )
+    said: dict[str, Json] = {
+        "run_id": run,
+        "launch_id": launch_id,
+        "statistic": query.statistic,
+        "role": query.role,
+        "combining": combining_of(query.statistic),
+        "from": bounds[0] if rows else None,
+        "to": bounds[1] if rows else None,
+        "truncated": len(rows) == MOST_CELLS,
+        "gaps": [gap_json(gap) for gap in gaps],
+    }
+    return await writing_of(request).written(lambda: _written(said, rows, layers=Layers(modules), query=query))
+
+
+def _written(said: dict[str, Json], rows: Sequence[Record], *, layers: Layers, query: ProfileQuery) -> Response:
+    items = map(conventional, _items(rows, layers, query=query))
+    return json_answer({**said, "items": json_of_rows(items)})
 
 
 def _bounds(query: ProfileQuery) -> tuple[int, int] | None:

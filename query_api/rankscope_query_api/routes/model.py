@@ -1,6 +1,5 @@
 """The watched model as a graph of modules, layers and tensors."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated
@@ -9,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope_query_api.answers import Json, json_answer, json_of_rows, moment
+from rankscope_query_api.answers import Json, conventional, json_answer, json_of_rows, moment
 from rankscope_query_api.errors import NotFoundError
 from rankscope_query_api.layers import is_block
-from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
+from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of, writing_of
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["tensors"])
@@ -45,18 +44,18 @@ async def show_model(request: Request, run: Run, *, query: Annotated[ModelQuery,
         hint = "watch one in the training script: rankscope.watch(model)"
         raise NotFoundError(f"no process of run {run!r} has told of a model", hint=hint, code="no_model")
     rows = await store.model.modules(key, launch.launch_id, limit=MOST_MODULES)
-    return await asyncio.to_thread(_shown, key, launch.launch_id, rows=rows)
+    return await writing_of(request).written(lambda: _shown(key, launch.launch_id, rows=rows))
 
 
 def _shown(key: RunKey, launch: str, *, rows: Sequence[Record]) -> Response:
-    """The answer; called in a thread, for the tens of thousands of modules that a mixture of experts has."""
+    """The answer; a mixture of experts has tens of thousands of modules."""
     said: dict[str, Json] = {
         "run_id": key.run,
         "launch_id": launch,
         "ranks": sorted({rank for row in rows for rank in row["ranks"]}),
         "truncated": len(rows) == MOST_MODULES,
     }
-    return json_answer({**said, "nodes": json_of_rows(_nodes(rows))})
+    return json_answer({**said, "nodes": json_of_rows(map(conventional, _nodes(rows)))})
 
 
 def _nodes(rows: Sequence[Record]) -> Iterator[Mapping[str, Json]]:
