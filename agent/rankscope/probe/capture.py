@@ -30,6 +30,7 @@ from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
 from rankscope.probe.selection import OF_PARAMETERS
 from rankscope.probe.sheet import Sheet, meter_of
+from rankscope.probe.silent import Silent
 from rankscope.probe.torch_inner import leaves_out_itself, trains_alone
 from rankscope.probe.updates import Updates
 from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
@@ -75,6 +76,7 @@ class Capture:
         self.sheet = Sheet(recording, meter_for)
         self.outputs = Outputs(self.sheet, guard=parameters.guard, alert=self._alert)
         self._backwards = 0
+        self._has_begun = False
         self._alerts = 0
         metric = joined(METRIC, root) if root else METRIC
         self.cost = Cost(recording, configuration, guard=parameters.guard, metric=metric)
@@ -83,6 +85,7 @@ class Capture:
         self._raised_parameters: set[Key] = set()
         self._increments = Increments(self.sheet, guard=parameters.guard)
         self._updates = Updates(self.sheet)
+        self._silent = Silent(self.sheet)
         self._local: dict[str, Row] = {}
         self._named: dict[str, Subject] = {}
         self.configure(configuration)
@@ -114,6 +117,7 @@ class Capture:
         self._alerts = self._alerts + 1 if alerted else 0
         sheet.begin(step)
         self._backwards = 0
+        self._has_begun = False
         self._least = Depth.NONE
         self.is_deep = self.is_captured and self._configuration.level >= 2
         self.outputs.begin(*self._output_depths())
@@ -155,6 +159,7 @@ class Capture:
 
     def backward_begins(self, backward: int) -> None:
         """An engine's run has begun, at whose end `after_backward` is called."""
+        self._has_begun = True
         self._parameters.waiting = Waiting(backward) if trains_alone() else None
         if self._parameters.is_armed:
             self._increments.begin(self._parameters.tracked, self._depth_of(Role.GRAD_INCREMENT))
@@ -211,6 +216,9 @@ class Capture:
         """Gradients that still wait after a backward that failed may raise at a breakpoint; the step is over anyway."""
         try:
             self._measure_waiting()
+            if self._least is not Depth.NONE and self._configuration.wants_role(Role.GRAD):
+                lacks_weights = not self._has_begun and self._configuration.wants_role(Role.WEIGHT)
+                self._silent.end(self._parameters.whole, self.sheet.measured, lacks_weights=lacks_weights)
         finally:
             self._increments.end()
             self._updates.forget()
@@ -232,6 +240,7 @@ class Capture:
         self._least = self._depth
         if any(self._configuration.wants_role(role) for role in OF_PARAMETERS):
             self._parameters.arm(self._local_gradient)
+            self._silent.begin(self._parameters.whole)
 
     def _local_gradient(self, tracked: Tracked) -> None:
         """Measure a gradient as autograd left it; that of a sharded parameter is its reduced shard by then."""

@@ -154,6 +154,11 @@ class Parameters:
         hook = _Accumulation(self, Parameters._gradient_accumulated)
         self._handles = [tracked.parameter.register_post_accumulate_grad_hook(hook) for tracked in self._by_id.values()]
 
+    @property
+    def whole(self) -> list[Tracked]:
+        """All that the filters let through, where all are armed; else none."""
+        return [] if self._is_partial or not self.is_armed else self.tracked
+
     def disarm(self) -> None:
         """Take the hooks off."""
         self._accumulated = self.waiting = None

@@ -154,6 +154,39 @@ def test_an_empty_parameter_has_a_size_and_no_statistic(recorded: Recorded) -> N
     assert (row["numel_local"], row["nonfinite_count"], row["l2"], row["absmax"]) == (0, None, None, None)
 
 
+def test_gradients_that_training_sets_itself_are_said_to_be_missing_once(recorded: Recorded) -> None:
+    model, criterion = Model(), Criterion()
+    attach(recorded.run, model, loss=criterion, every=1, budget=None)
+    for index, (codes, targets) in enumerate(batches(2)):
+        with recorded.run.step(index):
+            found = torch.autograd.grad(criterion(model(codes), targets), list(model.parameters()))
+            for parameter, gradient in zip(model.parameters(), found, strict=True):
+                parameter.grad = gradient
+
+    assert not recorded.rows("tensor_stats", role=GRAD)
+    details = [row["detail"] for row in recorded.rows("gaps", cause="unsupported")]
+    amount = len(list(model.parameters()))
+    assert [
+        detail for detail in details if detail.startswith(f"gradients of {amount} parameters, such as embed.weight")
+    ]
+    assert sum(detail.startswith("gradients of") for detail in details) == 1
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_of_a_parameter_that_gets_no_gradient_none_is_missing(recorded: Recorded, set_to_none: bool) -> None:
+    model = nn.ModuleDict({"used": nn.Linear(2, 2), "unused": nn.Linear(2, 2)})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attach(recorded.run, model, every=1, budget=None)
+    model["unused"](torch.ones(1, 2)).sum().backward()
+    for index in range(2):
+        with recorded.run.step(index):
+            if index:
+                optimizer.zero_grad(set_to_none=set_to_none)
+            model["used"](torch.ones(1, 2)).sum().backward()
+
+    assert not [row for row in recorded.rows("gaps") if row["detail"].startswith("gradients of")]
+
+
 @pytest.mark.parametrize("value", [1e30, 1e-30])
 def test_a_norm_beyond_the_range_of_float32_squares_is_right(recorded: Recorded, value: float) -> None:
     model = nn.ModuleList([nn.Linear(4, 1, bias=False)])
@@ -266,3 +299,33 @@ def test_where_ranks_may_reduce_each_gradient_is_measured_in_its_hook(
 
     (row,) = recorded.rows("tensor_stats", name="head.weight", role=GRAD)
     assert row["l2"] == pytest.approx(norm_of(model.head.weight.grad) / 2, rel=1e-6)
+
+
+class Narrow(nn.Module):
+    """A layer whose weight has eight bits an element."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-2, 2, 12).reshape(3, 4).to(dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight.float().t()
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("level", [1, 2])
+def test_parameters_of_eight_bits_have_the_numbers_of_what_they_stand_for(
+    recorded: Recorded, dtype: torch.dtype, level: int
+) -> None:
+    model = nn.Sequential(Narrow(dtype))
+    probe = attach(recorded.run, model, level=level, every=1, budget=None)
+    with recorded.run.step(0):
+        model(torch.randn(5, 4)).square().sum().backward()
+
+    (parameter,) = model.parameters()
+    rows = {row["role"]: row for row in recorded.rows("tensor_stats", name="0.weight")}
+    assert rows[WEIGHT]["dtype"] == rows[GRAD]["dtype"] == str(dtype).removeprefix("torch.")
+    assert rows[WEIGHT]["l2"] == pytest.approx(norm_of(parameter.double()))
+    assert parameter.grad is not None
+    assert rows[GRAD]["l2"] == pytest.approx(norm_of(parameter.grad.double()))
+    assert probe.watch.guard.failures == 0
