@@ -286,9 +286,14 @@ class ClickHouseRuns:
 
     async def gaps(self, key: RunKey, *, sections: Sequence[str], step: int | None = None) -> Sequence[Record]:
         """See `RunReader`."""
-        if not (await self._clickhouse.select(ANY_GAP, {"project": key.project, "run": key.run})).columns[0][0]:
+        if not await self.has_gaps(key):
             return ()
         return await self._gaps(key.project, [key.run], sections=sections, step=step)
+
+    async def has_gaps(self, key: RunKey) -> bool:
+        """See `RunReader`."""
+        table = await self._clickhouse.select(ANY_GAP, {"project": key.project, "run": key.run})
+        return bool(table.columns[0][0])
 
     async def gaps_of_project(
         self, project: str, *, sections: Sequence[str], step: int | None = None

@@ -21,8 +21,8 @@ from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.living import RunningSpan
 from rankscope_query_api.places import Families, Family, RootCount, SpanPlace, TracePlace
 from rankscope_query_api.reading.open_now import OpenNow
-from rankscope_query_api.store import EVENTS_A_SPAN
 from rankscope_query_api.summaries import FIRST_COPY, SPAN_COLUMNS, SUMMARY
+from rankscope_query_api.trace_store import EVENTS_A_SPAN
 from rankscope_query_api.values import Record, RunKey, Table, TraceScope, Value
 
 EVENT_SLACK_NS = 3_600 * 10**9

@@ -21,7 +21,8 @@ from rankscope_query_api.places import Families, RootCount, SpanPlace, TracePlac
 from rankscope_query_api.routes.asking import PREFIX, launches_of
 from rankscope_query_api.routes.records import running_span_json, span_event_json, span_json
 from rankscope_query_api.siblings import Siblings, count_of, cycle_cuts, page_of
-from rankscope_query_api.store import EVENTS_A_SPAN, TraceStore
+from rankscope_query_api.store import TraceStore
+from rankscope_query_api.trace_store import EVENTS_A_SPAN
 from rankscope_query_api.values import Record, RunKey
 
 

@@ -14,8 +14,8 @@ from rankscope_query_api.routes.asking import PREFIX, InProject, Paged, Run, Tra
 from rankscope_query_api.routes.one_trace import Cycles, Level, OneTrace, trace_of
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.store import SIBLING_KEY
 from rankscope_query_api.summaries import summary_json
+from rankscope_query_api.trace_store import SIBLING_KEY
 from rankscope_query_api.trees import tree_warnings
 from rankscope_query_api.values import Record, RunKey
 

@@ -23,8 +23,8 @@ from rankscope_query_api.routes.asking import (
 )
 from rankscope_query_api.routes.paging import listing_of
 from rankscope_query_api.routes.records import gap_json, trace_json
-from rankscope_query_api.store import TRACE_KEY
 from rankscope_query_api.summaries import STATUSES
+from rankscope_query_api.trace_store import TRACE_KEY
 from rankscope_query_api.values import RunKey, TraceFilter, TraceScope
 
 router = APIRouter(prefix=PREFIX, tags=["traces"])

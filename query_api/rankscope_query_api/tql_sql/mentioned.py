@@ -71,6 +71,20 @@ def steps_of(query: Typed) -> tuple[int, int]:
     return low, high
 
 
+def is_pinned(query: Typed) -> bool:
+    """Whether its rows are of one step of one rank."""
+    low, high = steps_of(query)
+    return low == high and any(_names_rank(part) for part in _conjuncts(query))
+
+
+def _names_rank(part: Condition) -> bool:
+    match part:
+        case Compare("==", Field(name="rank"), Constant()):
+            return True
+        case _:
+            return False
+
+
 def sections_of(query: Typed) -> tuple[str, ...]:
     """Whose gaps could have held what decides the answer: the rows' and of those beside them; none named: all."""
     if query.entity is Entity.RUN:

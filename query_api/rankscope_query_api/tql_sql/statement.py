@@ -14,6 +14,7 @@ from rankscope_query_api.tql_sql.cursor import decode, encode, fingerprint
 from rankscope_query_api.tql_sql.expressions import alias, call
 from rankscope_query_api.tql_sql.frames import Frame, row_keys, row_order_text
 from rankscope_query_api.tql_sql.guard import check_statement
+from rankscope_query_api.tql_sql.mentioned import is_pinned
 from rankscope_query_api.tql_sql.order import SortKey, beyond
 from rankscope_query_api.tql_sql.parameters import Value
 from rankscope_query_api.tql_sql.pipeline import frame_of
@@ -40,6 +41,8 @@ class Compiled:
         limit: Most rows that the query itself asks for over all pages; None: all.
         mark: What ties a cursor to this query.
         returned: Rows on the pages before.
+        page: Most rows that this page can have.
+        is_small: Whether few enough rows are expected that a page holds them all.
     """
 
     sql: str
@@ -51,6 +54,8 @@ class Compiled:
     limit: int | None
     mark: str
     returned: int
+    page: int
+    is_small: bool
 
     @property
     def keys(self) -> list[str]:
@@ -60,6 +65,10 @@ class Compiled:
     def items(self, rows: Sequence[Sequence[Any]]) -> list[Item]:
         """The rows of the answer as objects; times as ISO-8601 beside `_ns`, ids as hexadecimal digits."""
         return items(self.columns, rows)
+
+    def is_whole(self, rows: int) -> bool:
+        """Whether a page of so many rows is the whole answer, so that nothing is left to be counted."""
+        return self.returned == 0 and (rows < self.page or rows == self.limit)
 
     def total(self, count: int) -> int:
         """Rows over all pages, from the number that `count_sql` gave."""
@@ -113,7 +122,8 @@ def compile_query(
     for text in (sql, count):
         check_statement(text, with_run=run is not None)
     shown = whole_row(query.entity).columns if frame.shown is None else frame.shown
-    return Compiled(sql, values, count, counted, query.entity, shown, frame.limit, mark, returned)
+    is_small = is_pinned(query) or (frame.limit is not None and frame.limit <= limit)
+    return Compiled(sql, values, count, counted, query.entity, shown, frame.limit, mark, returned, left, is_small)
 
 
 def _selected(frame: Frame) -> str:

@@ -196,3 +196,31 @@ async def test_an_answer_is_not_written_by_the_thread_that_answers_others(
 
     assert len(threads) == 2
     assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize(
+    ("query", "most", "counted"),
+    [
+        ("rank == 0 and step == 100 and exists(span.name)", 1_000, 0),
+        ("rank == 0 and step == 100 and exists(span.name)", 1, 1),
+        ("rank == 0 and step == 100 and span.name == 'none'", 1_000, 0),
+        ("exists(span.name) | limit 2", 1_000, 0),
+        ("exists(span.name) | limit 2", 1, 1),
+        ("exists(span.name)", 1_000, 1),
+    ],
+)
+async def test_rows_are_counted_where_the_page_may_not_be_all_of_them(
+    service: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, query: str, most: int, counted: int
+) -> None:
+    whole, sent = await told(service, query, run=training.RUN, limit=10_000), list[str]()
+    select = ClickHouse.select
+
+    async def noted(door: ClickHouse, statement: str, *others: Any, **more: Any) -> Any:
+        sent.append(statement)
+        return await select(door, statement, *others, **more)
+
+    monkeypatch.setattr(ClickHouse, "select", noted)
+    page = await told(service, query, run=training.RUN, limit=most)
+
+    assert page["total"] == whole["total"] == len(whole["items"])
+    assert sum(statement.startswith("SELECT count() AS total") for statement in sent) == counted
