@@ -127,7 +127,7 @@ class _Attended:
     async def _sending(self, message: Message) -> None:
         self._has_begun = True
         if message["type"] != "http.response.body":
-            await self._send(message)
+            await self._taken(message)  # a second answer on a connection waits here for the end of the first
             return
         self._held.written(len(message.get("body", b"")))
         for piece in _pieces(message):

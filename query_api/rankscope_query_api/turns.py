@@ -68,15 +68,21 @@ class Turns:
         self._held[key] += 1
 
     def _serve(self) -> None:
-        for key, line in tuple(self._lines.items()):
-            # A turn that was cancelled stands in line until its query learns of it.
-            turn = next((one for one in line if not one.done()), None)
-            if turn is not None and self._may_hold(key):
-                turn.set_result(None)
-                self._grant(key)
-                self._quit(key, turn)
-                if line:
-                    self._lines[key] = self._lines.pop(key)  # behind the others, who come before its next one
+        while any(self._serve_first_of(key) for key in tuple(self._lines)):
+            pass  # more than one handle may be free: nobody took them where all in line had gone
+
+    def _serve_first_of(self, key: str) -> bool:
+        line = self._lines[key]
+        # A turn that was cancelled stands in line until its query learns of it.
+        turn = next((one for one in line if not one.done()), None)
+        if turn is None or not self._may_hold(key):
+            return False
+        turn.set_result(None)
+        self._grant(key)
+        self._quit(key, turn)
+        if line:
+            self._lines[key] = self._lines.pop(key)  # behind the others, who come before its next one
+        return True
 
     def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
         """A query waits no longer; one that was just given a handle hands it on."""

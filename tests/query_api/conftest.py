@@ -84,11 +84,13 @@ def serving(store: Store, more: Mapping[str, str] | None = None) -> Generator[st
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=[serve(settings, stop)])
     thread.start()
-    wait_until(lambda: answers(port), what="the service listens")
-    yield f"http://127.0.0.1:{port}"
-    loop.call_soon_threadsafe(stop.set)
-    thread.join()
-    loop.close()
+    try:
+        wait_until(lambda: answers(port), what="the service listens")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.close()
 
 
 @pytest.fixture(params=["http", "chdb"])

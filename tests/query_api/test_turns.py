@@ -124,3 +124,18 @@ async def test_a_line_that_is_full_or_that_does_not_move_says_so_at_once_or_in_t
     await line.leave()
     of.give_back(FIRST)
     await of.take(SECOND)
+
+
+async def test_handles_that_come_free_when_all_in_line_have_gone_are_given_to_those_who_came_after() -> None:
+    of = turns(handles=2)
+    line = Line(of)
+    await line.wait(SECOND, SECOND)
+    (leaving,) = await line.wait(FIRST)
+
+    come_after = asyncio.gather(of.take(FIRST), of.take(FIRST))
+    leaving.cancel()
+    for _ in range(2):
+        of.give_back(SECOND)
+
+    async with asyncio.timeout(60):
+        await come_after
