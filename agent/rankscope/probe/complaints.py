@@ -8,7 +8,7 @@ from torch import nn
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.graph import Node
 from rankscope.probe.selection import Selection
-from rankscope.probe.torch_inner import is_fake
+from rankscope.probe.torch_inner import is_fake, is_flattened
 
 _FAST_IN_EVALUATION = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
 """Modules that leave their fast path where they, or modules inside them, carry hooks (torch 2.4 to 2.13)."""
@@ -18,6 +18,11 @@ def about_model(model: nn.Module) -> Iterator[str]:
     """Why there may be nothing to measure in a model."""
     parameters = list(model.parameters())
     name = type(model).__name__
+    if any(is_flattened(module) for module in model.modules()):
+        yield (
+            f"{name} is sharded by FullyShardedDataParallel without use_orig_params=True: its parameters are one flat vector "
+            "a unit, and their paths, norms and gradients are of that; pass use_orig_params=True, or use fully_shard"
+        )
     if not parameters:
         yield f"{name} has no parameters: there are no weights and no gradients of it, only outputs and phases"
     elif all(parameter.is_meta or is_fake(parameter) for parameter in parameters):

@@ -79,6 +79,12 @@ def is_fully_sharded(module: object) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
+def is_flattened(module: object) -> bool:
+    """Whether data parallelism of the first kind has made one flat vector of the module's parameters."""
+    names = {kind.__name__ for kind in type(module).__mro__}
+    return "FullyShardedDataParallel" in names and not getattr(module, "_use_orig_params", False)
+
+
 def is_scripted(module: object) -> bool:
     """Whether a module is one of the script compiler's, which takes no hooks; one that was traced takes them."""
     return type(module).__name__ == "RecursiveScriptModule"
@@ -106,9 +112,9 @@ def sample(amount: int, below: int, *, seed: int) -> Tensor:
     return drawn[chosen].sort().values
 
 
-def foreach_norm(tensors: Sequence[Tensor], order: float) -> list[Tensor]:
-    """The norm of each tensor, in few launches."""
-    return _torch._foreach_norm(tensors, order)
+def foreach_norm(tensors: Sequence[Tensor], order: float, dtype: torch.dtype | None = None) -> list[Tensor]:
+    """The norm of each tensor, in few launches; accumulated and returned in a type, of the same as theirs."""
+    return _torch._foreach_norm(tensors, order, dtype=dtype)
 
 
 def is_fake(tensor: Tensor) -> bool:

@@ -190,6 +190,23 @@ def test_a_scripted_model_is_refused_and_a_scripted_part_is_said(recorded: Recor
     assert {"0.weight", "1.weight", "1"} <= {*names(recorded.rows("tensor_stats"))}
 
 
+class FullyShardedDataParallel(nn.Module):
+    """Called as torch's own, which refuses to be made where there is no accelerator."""
+
+    def __init__(self, module: nn.Module, *, use_orig_params: bool) -> None:
+        super().__init__()
+        self._fsdp_wrapped_module = module
+        self._use_orig_params = use_orig_params
+
+
+@pytest.mark.parametrize("use_orig_params", [True, False])
+def test_parameters_that_were_made_one_flat_vector_are_said(recorded: Recorded, use_orig_params: bool) -> None:
+    attach(recorded.run, FullyShardedDataParallel(nn.Linear(2, 2), use_orig_params=use_orig_params))
+
+    said = [row for row in recorded.rows("gaps") if "pass use_orig_params=True" in row["detail"]]
+    assert bool(said) is not use_orig_params
+
+
 def scripted() -> nn.Module:
     """A module of the script compiler."""
     with warnings.catch_warnings():
