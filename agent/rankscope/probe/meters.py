@@ -10,13 +10,14 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from rankscope.probe.rows import Numbers, Row
 from rankscope.probe.statistics import norms, tables
+from rankscope.probe.statistics.counted_on_device import launch_counts
 from rankscope.probe.statistics.on_device import Launched, launch
 from rankscope.probe.statistics.on_device import arrived as table_of
 from rankscope.probe.tensors import summable
@@ -126,6 +127,18 @@ class Device(Protocol):
         """Start a copy to the host; returns the event that has passed when `host` may be read."""
         ...
 
+    def launched(self) -> None:
+        """Something was launched, on the stream that is current now."""
+        ...
+
+    def join(self, made: Sequence[Tensor]) -> None:
+        """Have the current stream go on after all that was launched; what that has made may be read on it."""
+        ...
+
+    def is_capturing(self) -> bool:
+        """Whether a graph is being captured, during which nothing may be copied, pinned or asked for."""
+        ...
+
 
 class Accelerator:
     """An accelerator, through torch's device-generic interface.
@@ -137,6 +150,7 @@ class Accelerator:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._module = torch.get_device_module(device)
+        self._streams: set[Any] = set()
 
     def host_buffer(self, size: int) -> Tensor:
         """Pinned, or the copy would be synchronous."""
@@ -150,6 +164,30 @@ class Accelerator:
             event = self._module.Event()
             event.record()
         return event
+
+    def launched(self) -> None:
+        """Hooks run on the stream that their module or its backward ran on, which a program may have chosen."""
+        current = getattr(self._module, "current_stream", None)
+        if current is not None:
+            self._streams.add(current(self._device))
+
+    def join(self, made: Sequence[Tensor]) -> None:
+        """By events between the streams: the host waits for none of them."""
+        streams, self._streams = self._streams, set()
+        if not streams:
+            return
+        current: Any = self._module.current_stream(self._device)
+        others = [stream for stream in streams if stream != current]
+        for stream in others:
+            current.wait_stream(stream)
+        for tensor in made if others else ():
+            # Or its memory would be given out again on the stream that made it, while this one still reads it.
+            tensor.record_stream(current)
+
+    def is_capturing(self) -> bool:
+        """Of CUDA and its relatives; others have no graphs."""
+        asked = getattr(self._module, "is_current_stream_capturing", None)
+        return asked is not None and bool(asked())
 
 
 @dataclass(slots=True)
@@ -175,28 +213,30 @@ class DeviceMeter:
         self._device = device
         self._rows: list[Row] = []
         self._with_norms: list[bool] = []
-        self._counts: list[Tensor] = []
-        self._norms: list[Tensor] = []
+        self._counts: list[Tensor] = []  # int32, 1-d
+        self._norms: list[Tensor] = []  # float32, 1-d: absmax and l2 of each tensor
         self._tables: list[tuple[Row, Launched]] = []
         self._travelling: deque[_Travelling] = deque()
         self._free: list[Tensor] = []
 
     def finiteness(self, values: Tensor, row: Row) -> None:
         """Launch an exact count; it is read a step later."""
-        self._launch_count(values, row, with_norms=False)
+        self._count([summable(values)], [row], with_norms=False)
 
     def norms(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
-        """Launch counts, and the two norms of all tensors in few fused kernels, accumulated in fp32."""
-        kept = [(tensor, row) for tensor, row in zip(values, rows, strict=True) if tensor.numel()]
-        for tensor, row in kept:
-            self._launch_count(tensor, row, with_norms=True)
-        real = [summable(tensor) for tensor, _ in kept]
-        tensors = [tensor if tensor.itemsize >= 4 else tensor.float() for tensor in real]
-        if tensors:
-            absmax = foreach_norm(tensors, math.inf)
-            l2 = foreach_norm(tensors, 2)
-            pairs = zip(absmax, l2, strict=True)
-            self._norms += [norm.float() for pair in pairs for norm in pair]
+        """Launch counts and the two norms of all tensors in few fused kernels, accumulated in fp32."""
+        alike: dict[torch.dtype, list[tuple[Tensor, Row]]] = {}  # kernels are fused for one type at a time
+        for tensor, row in zip(values, rows, strict=True):
+            if tensor.numel():
+                real = summable(tensor)
+                alike.setdefault(real.dtype, []).append((real, row))
+        for dtype, group in alike.items():
+            order = self._count(*zip(*group, strict=True), with_norms=True)
+            tensors = [group[index][0] for index in order]
+            # Of halves in fp32: their norms may leave the range of their own type.
+            wide = torch.float32 if dtype.itemsize < 4 else None
+            both = [torch.stack(foreach_norm(tensors, kind, wide)) for kind in (math.inf, 2)]
+            self._norms.append(torch.stack(both, 1).view(-1).float())
 
     def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:
         """Launch the table of each floating-point tensor; the norms of what has none there."""
@@ -205,24 +245,26 @@ class DeviceMeter:
             if launched is None:
                 self.norms([tensor], [row])
             else:
+                self._device.launched()
                 self._tables.append((row, launched))
 
-    def _launch_count(self, values: Tensor, row: Row, *, with_norms: bool) -> None:
-        self._rows.append(row)
-        self._with_norms.append(with_norms)
-        self._counts.append(summable(values).isfinite().logical_not_().sum())
+    def _count(self, values: Sequence[Tensor], rows: Sequence[Row], *, with_norms: bool) -> list[int]:
+        """Launch the counts of tensors; returns the order in which they are."""
+        self._device.launched()
+        counted = launch_counts(values)
+        self._counts += counted.counts
+        self._rows += [rows[index] for index in counted.order]
+        self._with_norms += [with_norms] * len(values)
+        return counted.order
 
     def close_step(self) -> None:
         """Pack everything into one copy and start it; the counts travel as the bits of float32."""
-        if not self._rows and not self._tables:
+        if not (self._rows or self._tables) or self._device.is_capturing():
             return
+        words = [chunk.words for _, launched in self._tables for chunk in launched.chunks]
+        self._device.join([*words, *self._counts, *self._norms])
         # Words of tables first: a view of 64 bits has to begin at an even place.
-        parts = [chunk.words.view(torch.float32) for _, launched in self._tables for chunk in launched.chunks]
-        if self._counts:
-            parts.append(torch.stack(self._counts).to(torch.int32).view(torch.float32))
-        if self._norms:
-            parts.append(torch.stack(self._norms))
-        packed = torch.cat(parts)
+        packed = torch.cat([*(each.view(torch.float32) for each in (*words, *self._counts)), *self._norms])
         host = self._buffer(packed.numel())
         event = self._device.send(packed, host[: packed.numel()])
         self._travelling.append(_Travelling(event, packed, host, self._rows, self._with_norms, self._tables))
@@ -238,6 +280,8 @@ class DeviceMeter:
     def settled(self, *, wait: bool) -> list[Row]:
         """Rows of the copies whose event has passed, oldest first."""
         rows: list[Row] = []
+        if not wait and self._device.is_capturing():
+            return rows
         while self._travelling and self._has_arrived(self._travelling[0], wait=wait):
             arrived = self._travelling.popleft()
             _unpack(arrived)

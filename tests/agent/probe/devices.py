@@ -1,5 +1,7 @@
 """The host in the part of an accelerator: copies arrive when the test says so."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -18,10 +20,11 @@ class LateEvent:
 
 
 class HostAsDevice:
-    """A device whose memory is the host's; `is_behind` keeps its events from passing."""
+    """A device whose memory is the host's; `is_behind` keeps its events from passing, `is_in_graph` captures one."""
 
     def __init__(self) -> None:
         self.is_behind = False
+        self.is_in_graph = False
         self.waits = 0
         self.buffers = 0
 
@@ -32,3 +35,12 @@ class HostAsDevice:
     def send(self, packed: Tensor, host: Tensor) -> LateEvent:
         host.copy_(packed, non_blocking=True)
         return LateEvent(self)
+
+    def launched(self) -> None:
+        """The host has one stream."""
+
+    def join(self, made: Sequence[Tensor]) -> None:
+        """Nothing to join."""
+
+    def is_capturing(self) -> bool:
+        return self.is_in_graph

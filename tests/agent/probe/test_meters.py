@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankscope.probe.configuration import CaptureConfiguration
 from rankscope.probe.meters import MAX_PENDING, DeviceMeter, HostMeter, Meter
 from rankscope.probe.rows import UNKNOWN, Numbers, Row, Subject
 from rankscope.probe.statistics import table
+from rankscope.probe.statistics.counted_on_device import SMALL, launch_counts
 from rankscope.probe.statistics.layout import is_plain
 from rankscope.probe.statistics.on_device import CHUNK
 from rankscope.probe.tensors import Measurable, Traits, measurable
@@ -167,6 +170,63 @@ def test_an_8_bit_float_is_measured_by_the_limits_of_its_own_type() -> None:
     HostMeter().tables([prepared.values], [each])
 
     assert (each.numbers.saturated_count, each.numbers.subnormal_count, each.numbers.zero_count) == (1, 1, 1)
+
+
+class Launches(TorchDispatchMode):
+    """Counts the operations that a device would launch: those that make no view."""
+
+    VIEWS = ("view", "reshape", "detach", "split", "select", "slice", "alias", "unsqueeze", "expand", "lift_fresh")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
+        self.count += not any(part in str(func) for part in self.VIEWS)
+        return func(*args, **kwargs or {})
+
+
+def launches(many: int, dtype: torch.dtype) -> int:
+    """What level 1 of so many tensors launches on a device, until their numbers are on their way."""
+    meter, given = DeviceMeter(HostAsDevice()), [torch.randn(3, 5).to(dtype) for _ in range(many)]
+    meter.norms(given, [row() for _ in given])
+    meter.close_step()  # once, so that what is kept from step to step is there
+    with Launches() as mode:
+        meter.norms(given, [row() for _ in given])
+        meter.close_step()
+    return mode.count
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_level_1_of_many_tensors_takes_the_launches_of_a_few(dtype: torch.dtype) -> None:
+    assert launches(4, dtype) == launches(300, dtype) <= 15
+
+
+@pytest.mark.parametrize("most", [SMALL, 4])
+def test_counts_of_many_tensors_are_those_of_each(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, amount in (("SMALL", most), ("CHUNK", 2 * most), ("PART", 4)):
+        monkeypatch.setattr(f"rankscope.probe.statistics.counted_on_device.{name}", amount)
+    given = [torch.full((index % 7,), INF if index % 3 else 1.0).to(FLOATS[index % 4]) for index in range(40)]
+    given += [torch.tensor([[NAN, 1.0], [-INF, 2.0]]).t(), torch.tensor(NAN)]
+
+    counted = launch_counts(given)
+
+    found = dict(zip(counted.order, cast("list[int]", torch.cat(counted.counts).tolist()), strict=True))
+    assert found == {index: int(values.isfinite().logical_not().sum()) for index, values in enumerate(given)}
+
+
+def test_while_a_graph_is_captured_nothing_travels_or_is_asked_for() -> None:
+    device, late = HostAsDevice(), row()
+    meter = DeviceMeter(device)
+    meter.finiteness(torch.ones(2), late)
+
+    device.is_in_graph = True
+    meter.close_step()
+
+    assert (meter.settled(wait=False), device.buffers) == ([], 0)
+    device.is_in_graph = False
+    meter.close_step()
+    assert meter.settled(wait=False) == [late]
 
 
 def test_host_buffers_are_made_once_and_reused() -> None:
