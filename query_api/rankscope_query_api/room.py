@@ -25,7 +25,7 @@ _LOOK_S = 0.1
 
 _SAMPLE, _SAMPLE_WITHIN = 64, 8
 """Values of a column that its size is told by, and of a list or map inside of one. To look at each value of 64 lists of
-3,000 kept the loop from everybody for a tenth of a second."""
+3,000 kept the loop from everybody for 53 ms, now 0.4."""
 
 _NEVER = float("inf")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.oracles import HEAL_S, PATIENCE_S
 from tests.system.site import Site
 from tests.system.trial import Trial
 
@@ -31,7 +32,8 @@ def site(running_site: Site) -> Site:
 @pytest.fixture
 def trial(site: Site, request: pytest.FixtureRequest) -> Iterator[Trial]:
     """A run in the site; its sources are ended after the test, and the site is well again."""
-    made = Trial(site, str(request.node.name).split("[")[0].removeprefix("test_")[:40])
+    name = str(request.node.name).split("[")[0].removeprefix("test_")[:40]
+    made = Trial(site, name, heal_s=HEAL_S if request.node.get_closest_marker("slow") else PATIENCE_S)
     yield made
     made.stop()
     site.heal()

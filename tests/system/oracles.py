@@ -7,6 +7,7 @@ never held up; O6 no process grew beyond its bound. An oracle that cannot look s
 """
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +24,11 @@ from tests.system.truth import Key, Truth
 
 MIB = 2**20
 HEAL_S = 10.0
+PATIENCE_S = 60.0
+"""On a machine that is busy with something else; what a quiet one takes is measured apart."""
+HELD_UP_TIMES = 200
+"""A turn's calls take 50 µs, as does the plain work beside them; what waits for a disk, a lock or a network takes much
+more in a turn of a hundred."""
 FINDINGS_TOLD = 12
 NOT_TAKEN = {GapCause.RING_FULL.value, GapCause.SPOOL_FULL.value}
 """Causes of a row that no spool took."""
@@ -261,7 +267,7 @@ def _found_again(gap: Gap, tables: Tables) -> int:
     return sum(stored.rows for key, stored in rows.items() if gap.covers(key))
 
 
-def fresh_row_visible(client: Client, run: str, *, bound_s: float = HEAL_S) -> Verdict:
+def fresh_row_visible(client: Client, run: str, *, bound_s: float) -> Verdict:
     """O3: a row recorded after this call is visible within the bound; the seconds it took are its one detail."""
     started, now = time.monotonic(), time.time_ns()
     newest = "SELECT countIf(time > {now:Int64}) FROM scalars WHERE run_id = {run:String}"
@@ -281,17 +287,17 @@ def fresh_row_visible(client: Client, run: str, *, bound_s: float = HEAL_S) -> V
     return verdict
 
 
-def never_held_up(folder: Path, *, p99_us: float) -> Verdict:
-    """O5: the recording calls of every source stayed below the bound."""
+def never_held_up(folder: Path, *, p99_us: float = math.inf) -> Verdict:
+    """O5: the recording calls of every source stayed below the bound, and near work that waits for nothing."""
 
     def look(verdict: Verdict) -> None:
         costs = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.cost")}
         if not costs:
             raise ValueError("no source wrote its costs down")
         verdict.findings += [
-            f"{name}: p99 of a turn's calls is {cost['p99_us']:.0f} µs, bound {p99_us:.0f}"
+            f"{name}: p99 of a turn's calls is {cost['p99_us']:.0f} µs, bound {bound:.0f}"
             for name, cost in costs.items()
-            if cost["p99_us"] > p99_us
+            if cost["p99_us"] > (bound := min(p99_us, HELD_UP_TIMES * cost["plain_p99_us"]))
         ]
 
     return checked("O5", look)

@@ -1,12 +1,12 @@
 """What a network does to the way from the agent to the gateway: cuts, silence, slowness, spoilt bytes."""
 
 import threading
-import time
 
 import pytest
 
 from tests.ground.processes import free_port, wait_until
 from tests.ground.proxy import Cut, Fault, Proxy
+from tests.system.oracles import PATIENCE_S
 from tests.system.site import Site
 from tests.system.trial import Trial
 
@@ -50,10 +50,11 @@ def test_a_black_hole_fills_the_spool_and_is_made_up_for(trial: Trial, seconds: 
     report = trial.settle()
     assert report.is_clean, report
     assert trial.stored() - kept > 20 * seconds
-    assert trial.costs()["p99_us"] < 20_000
+    assert not trial.held_up().findings
 
 
-def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site) -> None:
+@pytest.mark.parametrize("within_s", [PATIENCE_S, pytest.param(NOTICED_S + LOAD_S, marks=pytest.mark.slow)])
+def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site, within_s: float) -> None:
     other = free_port()
     own_site.add_writer()
     own_site.add_gateway()
@@ -68,9 +69,7 @@ def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site) -> 
         assert way.connections == 0
 
         own_site.parts["gateway"].freeze()
-        frozen = time.monotonic()
-        wait_until(lambda: way.connections > 0, what="the other gateway's turn")
-        noticed_s = time.monotonic() - frozen
+        wait_until(lambda: way.connections > 0, timeout_s=within_s, what="the other gateway's turn")
         healed = trial.fresh()
         own_site.parts["gateway"].resume()
         report = trial.settle()
@@ -78,7 +77,6 @@ def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site) -> 
         trial.stop()
         way.stop()
 
-    assert noticed_s < NOTICED_S + LOAD_S
     assert not healed.findings
     assert report.is_clean, report
 

@@ -83,7 +83,7 @@ def test_a_frozen_agent_holds_no_step_up_and_goes_on_where_it_was(trial: Trial, 
     assert not trial.fresh().findings
     report = trial.settle()
     assert report.is_clean, report
-    assert trial.costs()["p99_us"] < 20_000
+    assert not trial.held_up().findings
 
 
 @pytest.mark.timeout(240)
@@ -108,7 +108,7 @@ def test_a_full_disk_under_the_spool_holds_no_step_up_and_what_it_costs_is_decla
             report = trial.settle(may_declare={"spool_full"})
             assert report.is_clean, report
             assert report.declared["spool_full"] > 0
-            assert trial.costs()["p99_us"] < 20_000
+            assert not trial.held_up().findings
         finally:
             trial.stop()
             site.stop()

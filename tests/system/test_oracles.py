@@ -227,10 +227,15 @@ def test_a_row_that_never_comes_fails_o3(store: Store) -> None:
     assert oracles.fresh_row_visible(store.client, RUN, bound_s=0.1).state is State.FAILED
 
 
-@pytest.mark.parametrize(("p99_us", "state"), [(None, State.UNVERIFIED), (40.0, State.HELD), (60.0, State.FAILED)])
-def test_recording_that_is_held_up_fails_o5(p99_us: float | None, state: State, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("p99_us", "plain_us", "state"),
+    [(None, 1, State.UNVERIFIED), (40, 1, State.HELD), (60, 1, State.FAILED), (40, 0.1, State.FAILED)],
+)
+def test_recording_that_is_held_up_fails_o5(
+    p99_us: float | None, plain_us: float, state: State, tmp_path: Path
+) -> None:
     if p99_us is not None:
-        (tmp_path / "source.cost").write_text(json.dumps({"p99_us": p99_us}))
+        (tmp_path / "source.cost").write_text(json.dumps({"p99_us": p99_us, "plain_p99_us": plain_us}))
 
     assert oracles.never_held_up(tmp_path, p99_us=50).state is state
 

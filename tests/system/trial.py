@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.ground.processes import wait_until
-from tests.system.oracles import Report, Verdict, checked, fresh_row_visible, judge
+from tests.system.oracles import PATIENCE_S, Report, Verdict, checked, fresh_row_visible, judge, never_held_up
 from tests.system.parts import Part
 from tests.system.site import Site
 from tests.system.tables import tables_of
@@ -21,6 +21,7 @@ class Trial:
     Args:
         site: Where it is recorded.
         name: Begins the run's id.
+        heal_s: Time in which a fresh row must be visible once a fault has healed.
 
     Attributes:
         run: The run's id.
@@ -28,8 +29,9 @@ class Trial:
         sources: The sources by name.
     """
 
-    def __init__(self, site: Site, name: str) -> None:
+    def __init__(self, site: Site, name: str, *, heal_s: float = PATIENCE_S) -> None:
         self.site = site
+        self._heal_s = heal_s
         self.run = f"{name}-{uuid4().hex[:8]}"
         self.folder = site.folder / "ledgers" / self.run
         self.folder.mkdir(parents=True)
@@ -120,7 +122,11 @@ class Trial:
 
     def fresh(self) -> Verdict:
         """O3: whether a row recorded from now on becomes visible in time."""
-        return fresh_row_visible(self.site.store.client, self.run)
+        return fresh_row_visible(self.site.store.client, self.run, bound_s=self._heal_s)
+
+    def held_up(self) -> Verdict:
+        """O5: whether recording was."""
+        return never_held_up(self.folder)
 
     def stored(self) -> int:
         """Scalars stored of the run."""
