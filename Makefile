@@ -24,7 +24,7 @@ ifeq ($(strip $(HOME)),)
 export HOME := $(CURDIR)/build/home
 endif
 
-.PHONY: help install format lint types deploy-check test test-slow test-clickhouse chaos coverage bench bench-peers proto up demo clean
+.PHONY: help install format lint types deploy-check test test-slow test-clickhouse test-gpu chaos coverage bench bench-peers proto up demo clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -59,7 +59,7 @@ deploy-check: install ## Dockerfile and compose file, without a Docker engine
 	"$$($(BIN)/python -c 'import compose, pathlib; print(pathlib.Path(compose.__file__).with_name("docker-compose"))')" -f deploy/compose.yaml config --quiet
 
 test: install lint ## lint, then the default tests in random order, four files at a time
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --cov --cov-report= -m 'not slow and not chaos and not bench and not clickhouse' $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --cov --cov-report= -m 'not slow and not chaos and not bench and not clickhouse and not gpu' $(PYTEST_ARGS)
 	$(BIN)/coverage report --format=total
 
 test-slow: install ## what takes minutes
@@ -68,6 +68,9 @@ test-slow: install ## what takes minutes
 test-clickhouse: install ## the store's tests against the server at RANKSCOPE_TEST_CLICKHOUSE_URL
 	: "$${RANKSCOPE_TEST_CLICKHOUSE_URL:?name a ClickHouse server, for example http://default:@127.0.0.1:8123}"
 	$(BIN)/pytest -m clickhouse $(PYTEST_ARGS)
+
+test-gpu: install ## what only a CUDA device shows; without one, each test says why it does not run
+	$(BIN)/pytest -m gpu $(PYTEST_ARGS)
 
 chaos: install ## kill, cut and empty while data flows, then the defects that must be found (MINUTES=5 SEED=7)
 	CHAOS_MINUTES="$(MINUTES)" CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -p no:randomly -o faulthandler_timeout=0 $(PYTEST_ARGS)

@@ -73,7 +73,8 @@ def _count_together(values: Sequence[Tensor]) -> Tensor:
     before = values[0].new_zeros(1)  # what was counted before the first
     flat = torch.cat([before, *(tensor.reshape(-1) for tensor in values)])
     so_far = _bad(flat).cumsum(0, dtype=torch.int32)
-    return so_far.index_select(0, _ends(tuple(tensor.numel() for tensor in values), flat.device)).diff()
+    ends = _ends(tuple(tensor.numel() for tensor in values), flat.device, stream_of(flat.device))
+    return so_far.index_select(0, ends).diff()
 
 
 def _count(values: Tensor) -> Tensor:
@@ -89,6 +90,16 @@ def _bad(values: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _ends(sizes: tuple[int, ...], device: torch.device) -> Tensor:
+def _ends(sizes: tuple[int, ...], device: torch.device, stream: int) -> Tensor:
     """Where each tensor of a chunk ends: int64[n + 1] on the device, the same in every step."""
+    del stream
     return torch.tensor((0, *sizes), dtype=torch.int64, device="cpu").cumsum(0).to(device, non_blocking=True)
+
+
+def stream_of(device: torch.device) -> int:
+    """A number of the stream that is current: what is kept on a device is good on the stream that it was copied on.
+
+    On any other, it may be read before it has arrived, since nobody waits for it.
+    """
+    current = None if device.type == "cpu" else getattr(torch.get_device_module(device), "current_stream", None)
+    return 0 if current is None else int(current(device).stream_id)

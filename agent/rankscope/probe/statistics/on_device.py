@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rankscope.probe.rows import Numbers
+from rankscope.probe.statistics.counted_on_device import stream_of
 from rankscope.probe.statistics.fingerprint import RUN_BYTES, Fingerprint, pair_hashes, weights
 from rankscope.probe.statistics.layout import is_plain, pieces
 from rankscope.probe.statistics.numbers import Sums, leaves_range, numbers_of
@@ -137,7 +138,7 @@ def _hashes(part: Tensor) -> Tensor:
     """Hash of the whole runs, and that of the rest."""
     data = part.view(torch.uint8)
     whole = data.numel() // RUN_BYTES * RUN_BYTES
-    keys, factors = _constants(part.device, CHUNK * 8 // RUN_BYTES)
+    keys, factors = _constants(part.device, CHUNK * 8 // RUN_BYTES, stream_of(part.device))
     joined = last = torch.zeros((), dtype=torch.int64, device=part.device)
     if whole:
         head = data[:whole]
@@ -155,9 +156,10 @@ def _hashes(part: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _constants(device: torch.device, runs: int) -> tuple[Tensor, Tensor]:
+def _constants(device: torch.device, runs: int, stream: int) -> tuple[Tensor, Tensor]:
+    del stream
     keys, factors = weights(runs)
-    return keys.to(device), factors.to(device)
+    return keys.to(device, non_blocking=True), factors.to(device, non_blocking=True)
 
 
 def arrived(launched: Launched, words: Tensor) -> Numbers:

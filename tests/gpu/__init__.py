@@ -1,0 +1,1 @@
+"""What only a GPU shows: streams, graphs, pinned copies, and that the host waits for none of it."""
