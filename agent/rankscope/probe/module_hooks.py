@@ -1,4 +1,11 @@
-"""The hooks on modules whose outputs are looked at: put on and taken off as what is asked for changes."""
+"""The hooks on modules whose outputs are looked at: put on and taken off as what is asked for changes.
+
+They are on only where something is looked at: torch takes 1 to 3 µs to call any hook, even an empty one. They come off
+when the model is called outside of a step, as evaluation does, and are put on again by the next step (3 µs a hook); in
+steps that look at no output they are off, and calls are spans only in steps that are captured in full. Hooks that have
+never run stay on: compiled code does not run them, but is compiled again where they are not what they were. So does the
+hook of the model itself, which has to come before the one that ends the phase.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +36,16 @@ class _Hooked(NamedTuple):
     has_spans: bool
 
 
+class _On(NamedTuple):
+    """Which hooks are on now: those that look at outputs, and those that begin spans."""
+
+    look: bool
+    begin: bool
+
+
+_ON, _OFF = _On(look=True, begin=True), _On(look=False, begin=False)
+
+
 class ModuleHooks:
     """The hooks of one watch on modules.
 
@@ -51,7 +68,11 @@ class ModuleHooks:
         self._see: Callable[[Subject, object], None] = capture.outputs.see
         self._subjects: dict[int, Subject] = {}
         self._hooked: dict[int, _Hooked] = {}
+        self._nodes: dict[int, Node] = {}
         self._handles: dict[int, list[RemovableHandle]] = {}
+        self._running: set[int] = set()
+        self._on: tuple[_On, int] = _ON, 0
+        self._has_raised = False
 
     @property
     def count(self) -> int:
@@ -72,6 +93,7 @@ class ModuleHooks:
             id(node.module): (node, _Hooked(is_chosen=True, has_spans=has_spans and node.path != ""))
             for node in self._selection.outputs(configuration)
         }
+        self._has_raised = any(role in OUTPUT_ROLES for _, role in raised)
         for path, role in raised:
             node = self._selection.node_at.get(path) if role in OUTPUT_ROLES else None
             if node is not None:
@@ -83,9 +105,19 @@ class ModuleHooks:
             if id(node.module) not in self._hooked:
                 self._hook(node, hooked)
 
+    def step_begins(self) -> None:
+        """A step begins, and what is looked at in it is known: have those hooks on that it needs."""
+        outputs = self._capture.outputs
+        look = self._has_raised or outputs.depth is not Depth.NONE or outputs.gradient_depth is not Depth.NONE
+        self._have_on(_On(look=look, begin=self._capture.is_deep))
+
+    def rest(self) -> None:
+        """The model is called outside of a step: nothing is looked at until the next one begins."""
+        self._have_on(_OFF)
+
     def backward_ended(self) -> None:
         """Gradients have arrived: say once if no hooked module ran for them."""
-        if self._hooked and not self._capture.outputs.count and not self.is_unseen:
+        if self._hooked and self._on[0].look and not self._capture.outputs.count and not self.is_unseen:
             self.is_unseen = True
             detail = (
                 "no hooked module ran, though gradients arrived: hooks do not run in compiled code, nor where "
@@ -104,23 +136,43 @@ class ModuleHooks:
         if id(module) not in self._subjects:
             subject = Subject(node.path, node.path, node.layer_index, str(node.layer_type), ACTIVATION)
             self._subjects[id(module)] = subject
-        action = ModuleHooks._ran if hooked.is_chosen else ModuleHooks._raised_ran
-        self._hooked[id(module)] = hooked
+        self._hooked[id(module)], self._nodes[id(module)], self._handles[id(module)] = hooked, node, []
         if is_scripted(module):
-            self._handles[id(module)] = []
             self._capture.sheet.gap(GapCause.UNSUPPORTED, f"{node.path}: a scripted module takes no hooks")
             return
-        handles = [module.register_forward_hook(Hook(self, action, module=module))]
-        if hooked.has_spans:
+        self._put_on(module, hooked)
+
+    def _have_on(self, on: _On) -> None:
+        state = on, len(self._running)
+        if state == self._on:
+            return
+        self._on = state
+        root = self._selection.nodes[0].module if self._selection.nodes else None
+        for known in list(self._running):
+            module = self._nodes[known].module
+            if module is not root:
+                self._take_off(known)
+                self._put_on(module, self._hooked[known], on)
+
+    def _put_on(self, module: nn.Module, hooked: _Hooked, on: _On = _ON) -> None:
+        handles = self._handles[id(module)]
+        if on.look:
+            action = ModuleHooks._ran if hooked.is_chosen else ModuleHooks._raised_ran
+            handles.append(module.register_forward_hook(Hook(self, action, module=module)))
+        if hooked.has_spans and on.begin:
             handles.append(module.register_forward_pre_hook(Hook(self, ModuleHooks._begins, module=module)))
-        self._handles[id(module)] = handles
+
+    def _take_off(self, known: int) -> None:
+        handles, self._handles[known] = self._handles[known], []
+        for handle in handles:
+            handle.remove()
 
     def _unhook(self, known: int) -> None:
-        del self._hooked[known]
+        self._take_off(known)
+        del self._hooked[known], self._nodes[known], self._handles[known]
+        self._running.discard(known)
         self._subjects.pop(known, None)
         self._capture.outputs.forget()  # what it knows is by the subject's id, which may soon be another's
-        for handle in self._handles.pop(known):
-            handle.remove()
 
     def _begins(self, module: nn.Module, _args: object) -> None:
         step = self.step
@@ -132,6 +184,7 @@ class ModuleHooks:
         step = self.step
         if step is None or current_backward() != OUTSIDE:
             return
+        self._running.add(id(module))
         subject = self._subjects[id(module)]
         if self._capture.is_deep:
             step.end_module(subject.name)
@@ -139,4 +192,5 @@ class ModuleHooks:
 
     def _raised_ran(self, module: nn.Module, _args: object, output: object, /) -> None:
         if self.step is not None and current_backward() == OUTSIDE:
+            self._running.add(id(module))
             self._capture.outputs.see_raised(self._subjects[id(module)], output)

@@ -205,10 +205,10 @@ class Watch:
             self._is_followed = True  # between `watch` and the first step a model is often moved to its device
             self._follow(self.model)
         self.keeper.begin(step)
-        observer = self.observer
-        if observer is not None:
-            self._raise(observer.raised(step.step))
+        if self.observer is not None:
+            self._raise(self.observer.raised(step.step))
         self.capture.begin(step)
+        self._modules.step_begins()
 
     @guarded
     def step_ended(self, step: OpenStep) -> None:
@@ -247,7 +247,9 @@ class Watch:
     # What the hooks do.
 
     def _forward_begins(self, _model: nn.Module, _args: object) -> None:
-        if self._step is not None and current_backward() == OUTSIDE:
+        if self._step is None:
+            self._modules.rest()
+        elif current_backward() == OUTSIDE:
             self._step.begin_phase(Phase.FORWARD)
 
     def _forward_ends(self, _model: nn.Module, _args: object, output: object, /) -> None:
@@ -375,9 +377,8 @@ class Watch:
         for complaint in complaints:
             logger.warning("%s", complaint)
             if is_gap:
-                self.recording.append(
-                    gap_block(GapCause.UNSUPPORTED, complaint, time_ns=self.recording.clock.wall_ns())
-                )
+                now = self.recording.clock.wall_ns()
+                self.recording.append(gap_block(GapCause.UNSUPPORTED, complaint, time_ns=now))
 
     def _close_capture(self) -> None:
         """Hand over what was captured and answer who waits, also of a watch that has switched itself off."""
@@ -394,7 +395,6 @@ class Watch:
 
 def is_compiled(model: nn.Module, nodes: list[Node]) -> bool:
     """Whether the model, or a part of it, is run by the compiler."""
-    modules = [node.module for node in nodes]
     return type(model).__name__ == "OptimizedModule" or any(
-        vars(module).get("_compiled_call_impl") is not None for module in modules
+        vars(node.module).get("_compiled_call_impl") is not None for node in nodes
     )
