@@ -82,7 +82,7 @@ def _part(dense: Tensor, values: Values) -> Chosen | str:
     if values.part is Part.WHOLE:
         return Chosen(dense, None, shape, shape, "{}")
     if values.part is Part.SAMPLE:
-        index = sample_index(dense.numel(), min(values.elements, dense.numel()), values.seed)
+        index = sample_index(dense.numel(), min(values.elements, dense.numel()), seed=values.seed)
         part_of = json.dumps({"elements": index.numel(), "seed": values.seed, "of": dense.numel()})
         return Chosen(dense, index, (index.numel(),), shape, part_of)
     if len(values.slices) > dense.dim():
@@ -96,7 +96,7 @@ _REMEMBERED = 1 << 14
 """Elements of a sample up to which it is remembered: 64 of them are 8 MiB; a larger one takes 10 ns an element."""
 
 
-def sample_index(amount: int, elements: int, seed: int) -> Tensor:
+def sample_index(amount: int, elements: int, *, seed: int) -> Tensor:
     """Which elements a sample has, ascending; see the module for the rule.
 
     Args:
@@ -107,10 +107,10 @@ def sample_index(amount: int, elements: int, seed: int) -> Tensor:
     Returns:
         int64[elements], on the host; not to be changed.
     """
-    return (_remembered if elements <= _REMEMBERED else _sample)(amount, elements, seed)
+    return (_remembered if elements <= _REMEMBERED else _sample)(amount, elements, seed=seed)
 
 
-def _sample(amount: int, elements: int, seed: int) -> Tensor:
+def _sample(amount: int, elements: int, *, seed: int) -> Tensor:
     if not elements:
         return torch.empty(0, dtype=torch.int64, device="cpu")
     places = torch.arange(elements + 1, dtype=torch.int64, device="cpu")

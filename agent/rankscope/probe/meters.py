@@ -235,7 +235,7 @@ class DeviceMeter:
             tensors = [group[index][0] for index in order]
             # Of halves in fp32: their norms may leave the range of their own type.
             wide = torch.float32 if dtype.itemsize < 4 else None
-            both = [torch.stack(foreach_norm(tensors, kind, wide)) for kind in (math.inf, 2)]
+            both = [torch.stack(foreach_norm(tensors, kind, dtype=wide)) for kind in (math.inf, 2)]
             self._norms.append(torch.stack(both, 1).view(-1).float())
 
     def tables(self, values: Sequence[Tensor], rows: Sequence[Row]) -> None:

@@ -112,7 +112,7 @@ def sample(amount: int, below: int, *, seed: int) -> Tensor:
     return drawn[chosen].sort().values
 
 
-def foreach_norm(tensors: Sequence[Tensor], order: float, dtype: torch.dtype | None = None) -> list[Tensor]:
+def foreach_norm(tensors: Sequence[Tensor], order: float, *, dtype: torch.dtype | None = None) -> list[Tensor]:
     """The norm of each tensor, in few launches; accumulated and returned in a type, of the same as theirs."""
     return _torch._foreach_norm(tensors, order, dtype=dtype)
 

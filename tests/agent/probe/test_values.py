@@ -120,7 +120,7 @@ def test_a_slice_and_a_sample_have_the_elements_that_were_asked_for(dtype: torch
     tensor = bits(dtype, 6, 7)
     slices = Values(part=Part.SLICE, slices=((1, -1), (2, 100)))
     sample = Values(part=Part.SAMPLE, elements=10, seed=3)
-    index = ints(sample_index(42, 10, 3))
+    index = ints(sample_index(42, 10, seed=3))
 
     (sliced,), (sampled,) = (Keeping(values).keep(tensor) for values in (slices, sample))
 
@@ -163,10 +163,10 @@ def test_a_sample_is_the_documented_rule_and_spreads_over_the_tensor(amount: int
         return low + ((word ^ word >> 31) & 2**63 - 1) % (high - low)
 
     for seed in (0, 1, -5, 2**70):
-        index = ints(sample_index(amount, elements, seed))
+        index = ints(sample_index(amount, elements, seed=seed))
         assert index == [expected(seed, i) for i in range(elements)]
         assert index == sorted(set(index))
-    assert ints(sample_index(1000, 7, 1)) == [67, 231, 415, 476, 669, 737, 971]
+    assert ints(sample_index(1000, 7, seed=1)) == [67, 231, 415, 476, 669, 737, 971]
 
 
 def test_a_sample_leaves_the_programs_random_numbers_alone() -> None:

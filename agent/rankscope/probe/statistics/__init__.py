@@ -36,7 +36,7 @@ def table(values: Tensor, zeros: int = 0) -> Numbers:
     if native is None:
         with in_torch():
             return numbers_of(blocked(values, zeros))
-    return _numbers(_read(native, values, zeros=zeros, many=threads()), values, zeros)
+    return _numbers(_read(native, values, zeros=zeros, many=threads()), values, zeros=zeros)
 
 
 def tables(values: Sequence[Tensor], zeros: Sequence[int] | None = None) -> list[Numbers]:
@@ -44,8 +44,8 @@ def tables(values: Sequence[Tensor], zeros: Sequence[int] | None = None) -> list
     native, missing = kernel(), zeros if zeros is not None else [0] * len(values)
     if native is None:
         return [table(each, none) for each, none in zip(values, missing, strict=True)]
-    reads = _read_all(native, values, missing)
-    return [_numbers(read, each, none) for read, each, none in zip(reads, values, missing, strict=True)]
+    reads = _read_all(native, values, zeros=missing)
+    return [_numbers(read, each, zeros=none) for read, each, none in zip(reads, values, missing, strict=True)]
 
 
 def norms(values: Sequence[Tensor]) -> list[Numbers]:
@@ -58,21 +58,25 @@ def norms(values: Sequence[Tensor]) -> list[Numbers]:
         with in_torch():
             return [norms_in_torch(each) for each in values]
     ordered = [in_memory_order(each) for each in values]
-    reads = _read_all(native, ordered, [0] * len(ordered))
+    reads = _read_all(native, ordered, zeros=[0] * len(ordered))
     return [_norms(read, each) for read, each in zip(reads, ordered, strict=True)]
 
 
-def _numbers(read: Read | None, values: Tensor, zeros: int) -> Numbers:
+def _numbers(read: Read | None, values: Tensor, *, zeros: int) -> Numbers:
     if read is not None and not zeros and is_ordinary(read):
         return ordinary_numbers(read)
-    return numbers_of(_looked_at_again(read, values, zeros))
+    return numbers_of(_looked_at_again(read, values, zeros=zeros))
 
 
 def _norms(read: Read | None, values: Tensor) -> Numbers:
-    return Numbers(*read[:5]) if read is not None and is_ordinary(read) else norms_of(_looked_at_again(read, values, 0))
+    return (
+        Numbers(*read[:5])
+        if read is not None and is_ordinary(read)
+        else norms_of(_looked_at_again(read, values, zeros=0))
+    )
 
 
-def _read_all(native: Kernel, values: Sequence[Tensor], zeros: Sequence[int]) -> list[Read | None]:
+def _read_all(native: Kernel, values: Sequence[Tensor], *, zeros: Sequence[int]) -> list[Read | None]:
     """`_read` of each; of those that can be read where they lie, in one call."""
     known, many = native.kinds, threads()
     is_simple = [not none and each.dtype in known and is_plain(each) for each, none in zip(values, zeros, strict=True)]
@@ -92,7 +96,7 @@ def _read(native: Kernel, values: Tensor, *, zeros: int, many: int) -> Read | No
     return native.stretched(stretches(values) if values.numel() else (), zeros, threads=many)
 
 
-def _looked_at_again(read: Read | None, values: Tensor, zeros: int) -> Sums:
+def _looked_at_again(read: Read | None, values: Tensor, *, zeros: int) -> Sums:
     if read is None:
         return blocked(values, zeros)
     sums = sums_of(read)
