@@ -12,6 +12,7 @@ from typing import cast
 from rankscope._block import Block, Column
 from rankscope_proto.columns import SECTION_BY_NAME
 from rankscope_proto.names import SPAN_FLAGS
+from rankscope_proto.sections_ranks import STACK_BYTES
 
 NAME = 512
 PATH = 2_048
@@ -76,6 +77,20 @@ TEXT_BYTES: dict[str, dict[str, int]] = {
         "part_of": NAME,
         "cause": NAME,
     },
+    "collectives": {
+        "group": NAME,
+        "group_ranks": PATH,
+        "op": NAME,
+        "entry_source": NAME,
+        "exit_source": NAME,
+        "dtype": NAME,
+        "shape": PATH,
+        "reduction": NAME,
+        "module": NAME,
+    },
+    "clocks": {"server": NAME},
+    "system_stats": {"name": NAME, "device": NAME},
+    "standings": {"state": NAME, "group": NAME, "op": NAME, "shape": PATH, "stack": STACK_BYTES},
 }
 """Most UTF-8 bytes of a text, by section and column."""
 

@@ -18,12 +18,15 @@ is its `table`. Three things need a word:
 from rankscope_proto.declaration import Field, Section, Wire
 from rankscope_proto.header import HEADER, ROW_HEADER
 from rankscope_proto.sections_probe import CAPTURES, HITS
+from rankscope_proto.sections_ranks import CLOCKS, COLLECTIVES, STANDINGS, SYSTEM_STATS
 from rankscope_proto.sections_run import EVENTS, GAPS, RUN_INFO, SCALARS
 from rankscope_proto.sections_spans import OPEN_SPANS, SPANS
 from rankscope_proto.sections_tensors import MODULES, TENSOR_STATS
 
 __all__ = [
     "CAPTURES",
+    "CLOCKS",
+    "COLLECTIVES",
     "EVENTS",
     "GAPS",
     "HEADER",
@@ -37,12 +40,14 @@ __all__ = [
     "SECTIONS",
     "SECTION_BY_NAME",
     "SPANS",
+    "STANDINGS",
+    "SYSTEM_STATS",
     "TENSOR_STATS",
     "emitted_field",
     "header_fields",
 ]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of this declaration; grows by one with every column added."""
 
 SECTIONS: tuple[Section, ...] = (
@@ -56,6 +61,10 @@ SECTIONS: tuple[Section, ...] = (
     OPEN_SPANS,
     HITS,
     CAPTURES,
+    COLLECTIVES,
+    CLOCKS,
+    SYSTEM_STATS,
+    STANDINGS,
 )
 """Every section, in wire order."""
 

@@ -175,6 +175,7 @@ class EventKind(StrEnum):
     ALERT = "alert"
     SPAN_EVENT = "span_event"
     STEP_SKIPPED = "step_skipped"
+    FINDING = "finding"
 
 
 SPAN_FLAGS = {"interrupted": 1, "truncated": 2, "recompute": 4, "in_step_trace": 8}
@@ -192,3 +193,7 @@ TENSOR_FLAGS = {
 """Bits of `tensor_stats.flags`. scaled: still multiplied by the loss scale; local: before, and
 reduced: after data-parallel reduction; sampled: from a sample of the elements; skipped: of a step whose
 update the loss scaler left out."""
+
+COLLECTIVE_FLAGS = {"enqueued": 1, "async": 2, "p2p": 4, "interrupted": 8}
+"""Bits of `collectives.flags`. enqueued: times of the host are when it was put into a device's queue; async: the
+caller did not wait for it; p2p: between two ranks; interrupted: it ended with an error."""

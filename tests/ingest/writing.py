@@ -73,6 +73,11 @@ def full(sender: Sender) -> Sealed:
     message.captures.name.append(4)
     message.captures.time.append(now)
     message.captures.data.append(b"\x00\xff")
+    message.collectives.entry.append(now)
+    message.clocks.time.append(now)
+    message.system_stats.name.append(4)
+    message.system_stats.time.append(now)
+    message.standings.time.append(time.time_ns())
     return seal(message)
 
 

@@ -39,7 +39,11 @@ def rows_everywhere(*, rank: int = 0, seq: int = 0) -> pb.Batch:
     with_rows(made, "run_info", status=[1], start=[SEALED])
     with_rows(made, "open_spans", heartbeat=[SEALED])
     with_rows(made, "hits", time=[SEALED], breakpoint=[1])
-    return with_rows(made, "captures", name=[6], time=[SEALED], data=[b"\x00"])
+    with_rows(made, "captures", name=[6], time=[SEALED], data=[b"\x00"])
+    with_rows(made, "collectives", entry=[SEALED], group=[1])
+    with_rows(made, "clocks", time=[SEALED])
+    with_rows(made, "system_stats", name=[6], time=[SEALED])
+    return with_rows(made, "standings", time=[SEALED], state=[1])
 
 
 def test_migrating_twice_changes_nothing(clickhouse_front: Store) -> None:

@@ -49,6 +49,10 @@ class Header(google.protobuf.message.Message):
     EMITTED_OPEN_SPANS_FIELD_NUMBER: builtins.int
     EMITTED_HITS_FIELD_NUMBER: builtins.int
     EMITTED_CAPTURES_FIELD_NUMBER: builtins.int
+    EMITTED_COLLECTIVES_FIELD_NUMBER: builtins.int
+    EMITTED_CLOCKS_FIELD_NUMBER: builtins.int
+    EMITTED_SYSTEM_STATS_FIELD_NUMBER: builtins.int
+    EMITTED_STANDINGS_FIELD_NUMBER: builtins.int
     schema_version: builtins.int
     """SCHEMA_VERSION of the writer. Range: 1..4294967295."""
     project: builtins.str
@@ -107,6 +111,14 @@ class Header(google.protobuf.message.Message):
     """Rows of hits emitted by the incarnation up to and including this batch."""
     emitted_captures: builtins.int
     """Rows of captures emitted by the incarnation up to and including this batch."""
+    emitted_collectives: builtins.int
+    """Rows of collectives emitted by the incarnation up to and including this batch."""
+    emitted_clocks: builtins.int
+    """Rows of clocks emitted by the incarnation up to and including this batch."""
+    emitted_system_stats: builtins.int
+    """Rows of system_stats emitted by the incarnation up to and including this batch."""
+    emitted_standings: builtins.int
+    """Rows of standings emitted by the incarnation up to and including this batch."""
     @property
     def mesh_axis(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the parallel mesh's axes."""
@@ -149,8 +161,12 @@ class Header(google.protobuf.message.Message):
         emitted_open_spans: builtins.int = ...,
         emitted_hits: builtins.int = ...,
         emitted_captures: builtins.int = ...,
+        emitted_collectives: builtins.int = ...,
+        emitted_clocks: builtins.int = ...,
+        emitted_system_stats: builtins.int = ...,
+        emitted_standings: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "emitted_captures", b"emitted_captures", "emitted_events", b"emitted_events", "emitted_gaps", b"emitted_gaps", "emitted_hits", b"emitted_hits", "emitted_modules", b"emitted_modules", "emitted_open_spans", b"emitted_open_spans", "emitted_run_info", b"emitted_run_info", "emitted_scalars", b"emitted_scalars", "emitted_spans", b"emitted_spans", "emitted_tensor_stats", b"emitted_tensor_stats", "incarnation", b"incarnation", "launch_id", b"launch_id", "local_rank", b"local_rank", "mesh_axis", b"mesh_axis", "mesh_coordinate", b"mesh_coordinate", "node", b"node", "parent_rank", b"parent_rank", "pid", b"pid", "process_role", b"process_role", "project", b"project", "rank", b"rank", "run_id", b"run_id", "schema_version", b"schema_version", "sdk_version", b"sdk_version", "sealed", b"sealed", "sealed_mono", b"sealed_mono", "seq", b"seq", "week", b"week", "worker_index", b"worker_index", "world_size", b"world_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "emitted_captures", b"emitted_captures", "emitted_clocks", b"emitted_clocks", "emitted_collectives", b"emitted_collectives", "emitted_events", b"emitted_events", "emitted_gaps", b"emitted_gaps", "emitted_hits", b"emitted_hits", "emitted_modules", b"emitted_modules", "emitted_open_spans", b"emitted_open_spans", "emitted_run_info", b"emitted_run_info", "emitted_scalars", b"emitted_scalars", "emitted_spans", b"emitted_spans", "emitted_standings", b"emitted_standings", "emitted_system_stats", b"emitted_system_stats", "emitted_tensor_stats", b"emitted_tensor_stats", "incarnation", b"incarnation", "launch_id", b"launch_id", "local_rank", b"local_rank", "mesh_axis", b"mesh_axis", "mesh_coordinate", b"mesh_coordinate", "node", b"node", "parent_rank", b"parent_rank", "pid", b"pid", "process_role", b"process_role", "project", b"project", "rank", b"rank", "run_id", b"run_id", "schema_version", b"schema_version", "sdk_version", b"sdk_version", "sealed", b"sealed", "sealed_mono", b"sealed_mono", "seq", b"seq", "week", b"week", "worker_index", b"worker_index", "world_size", b"world_size"]) -> None: ...
 
 global___Header = Header
 
@@ -1425,6 +1441,344 @@ class Captures(google.protobuf.message.Message):
 global___Captures = Captures
 
 @typing.final
+class Collectives(google.protobuf.message.Message):
+    """One collective operation as one rank saw it; the same one is matched over ranks by group and number. Columns are as long as `entry`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTRY_FIELD_NUMBER: builtins.int
+    EXIT_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
+    GROUP_RANKS_FIELD_NUMBER: builtins.int
+    CSEQ_FIELD_NUMBER: builtins.int
+    OP_FIELD_NUMBER: builtins.int
+    ENTRY_SOURCE_FIELD_NUMBER: builtins.int
+    EXIT_SOURCE_FIELD_NUMBER: builtins.int
+    DEVICE_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    DTYPE_FIELD_NUMBER: builtins.int
+    SHAPE_FIELD_NUMBER: builtins.int
+    REDUCTION_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    MICROSTEP_FIELD_NUMBER: builtins.int
+    PHASE_FIELD_NUMBER: builtins.int
+    MODULE_FIELD_NUMBER: builtins.int
+    FLAGS_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
+    @property
+    def entry(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock when the rank called it; where enqueued is set, when it was put into a queue. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+
+    @property
+    def exit(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock when it was over for this rank. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999. Absent in a row where bit 0 of present is 0."""
+
+    @property
+    def group(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Name of the process group; behind # how often the name was given anew in this process. Index into Batch.strings."""
+
+    @property
+    def group_ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Its global ranks, as 0-3,8; empty where unknown. Index into Batch.strings."""
+
+    @property
+    def cseq(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of the collective in its group, from 1; 0 where it has none."""
+
+    @property
+    def op(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Operation, as torch names it. Index into Batch.strings."""
+
+    @property
+    def entry_source(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What told the entry: call, recorder or hook. Index into Batch.strings."""
+
+    @property
+    def exit_source(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What told the exit: call, future, hook, ddp, recorder; empty where none did. Index into Batch.strings."""
+
+    @property
+    def device(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Duration on the device. Unit: ns. Range: 0... Absent in a row where bit 1 of present is 0."""
+
+    @property
+    def bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bytes of this rank's input. Unit: bytes."""
+
+    @property
+    def dtype(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Element type, as torch names it. Index into Batch.strings."""
+
+    @property
+    def shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Shapes of the input: 1000, 64x64;64. Index into Batch.strings."""
+
+    @property
+    def reduction(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """sum, avg, max and so on; empty where nothing is reduced. Index into Batch.strings."""
+
+    @property
+    def step(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Optimizer step, or episode. Range: 0..9223372036854775807. Absent in a row where bit 2 of present is 0."""
+
+    @property
+    def microstep(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Gradient-accumulation index inside the step. Range: 0..4294967295."""
+
+    @property
+    def phase(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Phase that was open at the entry. Range: 0..255. Codes: 1 input, 2 forward, 3 backward, 4 optimizer, 5 other."""
+
+    @property
+    def module(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Path of the module or first parameter it is for; empty where unknown. Index into Batch.strings."""
+
+    @property
+    def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bit set: 1 enqueued, 2 async, 4 p2p, 8 interrupted. Range: 0..4294967295."""
+
+    @property
+    def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bit i set: the row has the optional field of bit i. Absent: all set."""
+
+    def __init__(
+        self,
+        *,
+        entry: collections.abc.Iterable[builtins.int] | None = ...,
+        exit: collections.abc.Iterable[builtins.int] | None = ...,
+        group: collections.abc.Iterable[builtins.int] | None = ...,
+        group_ranks: collections.abc.Iterable[builtins.int] | None = ...,
+        cseq: collections.abc.Iterable[builtins.int] | None = ...,
+        op: collections.abc.Iterable[builtins.int] | None = ...,
+        entry_source: collections.abc.Iterable[builtins.int] | None = ...,
+        exit_source: collections.abc.Iterable[builtins.int] | None = ...,
+        device: collections.abc.Iterable[builtins.int] | None = ...,
+        bytes: collections.abc.Iterable[builtins.int] | None = ...,
+        dtype: collections.abc.Iterable[builtins.int] | None = ...,
+        shape: collections.abc.Iterable[builtins.int] | None = ...,
+        reduction: collections.abc.Iterable[builtins.int] | None = ...,
+        step: collections.abc.Iterable[builtins.int] | None = ...,
+        microstep: collections.abc.Iterable[builtins.int] | None = ...,
+        phase: collections.abc.Iterable[builtins.int] | None = ...,
+        module: collections.abc.Iterable[builtins.int] | None = ...,
+        flags: collections.abc.Iterable[builtins.int] | None = ...,
+        present: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "cseq", b"cseq", "device", b"device", "dtype", b"dtype", "entry", b"entry", "entry_source", b"entry_source", "exit", b"exit", "exit_source", b"exit_source", "flags", b"flags", "group", b"group", "group_ranks", b"group_ranks", "microstep", b"microstep", "module", b"module", "op", b"op", "phase", b"phase", "present", b"present", "reduction", b"reduction", "shape", b"shape", "step", b"step"]) -> None: ...
+
+global___Collectives = Collectives
+
+@typing.final
+class Clocks(google.protobuf.message.Message):
+    """How far one process's wall clock is from a server's; written by the agent process, applied on reading only. Columns are as long as `time`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: builtins.int
+    OF_HI_FIELD_NUMBER: builtins.int
+    OF_LO_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    DRIFT_FIELD_NUMBER: builtins.int
+    RTT_FIELD_NUMBER: builtins.int
+    SAMPLES_FIELD_NUMBER: builtins.int
+    SERVER_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
+    @property
+    def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock of the agent process when it was computed. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+
+    @property
+    def of_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Upper half of the incarnation whose clock it is."""
+
+    @property
+    def of_lo(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Lower half of it."""
+
+    @property
+    def offset(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Added to the process's wall clock it gives the server's. Unit: ns."""
+
+    @property
+    def error(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bound of the offset's error, either way. Unit: ns. Range: 0..."""
+
+    @property
+    def drift(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Growth of the offset. Unit: ns a second. Absent in a row where bit 0 of present is 0."""
+
+    @property
+    def rtt(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Least round trip of the exchanges used. Unit: ns. Range: 0..."""
+
+    @property
+    def samples(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Exchanges used."""
+
+    @property
+    def server(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Whose clock is meant: the gateway's node and its boot. Index into Batch.strings."""
+
+    @property
+    def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bit i set: the row has the optional field of bit i. Absent: all set."""
+
+    def __init__(
+        self,
+        *,
+        time: collections.abc.Iterable[builtins.int] | None = ...,
+        of_hi: collections.abc.Iterable[builtins.int] | None = ...,
+        of_lo: collections.abc.Iterable[builtins.int] | None = ...,
+        offset: collections.abc.Iterable[builtins.int] | None = ...,
+        error: collections.abc.Iterable[builtins.int] | None = ...,
+        drift: collections.abc.Iterable[builtins.int] | None = ...,
+        rtt: collections.abc.Iterable[builtins.int] | None = ...,
+        samples: collections.abc.Iterable[builtins.int] | None = ...,
+        server: collections.abc.Iterable[builtins.int] | None = ...,
+        present: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["drift", b"drift", "error", b"error", "of_hi", b"of_hi", "of_lo", b"of_lo", "offset", b"offset", "present", b"present", "rtt", b"rtt", "samples", b"samples", "server", b"server", "time", b"time"]) -> None: ...
+
+global___Clocks = Clocks
+
+@typing.final
+class SystemStats(google.protobuf.message.Message):
+    """One figure of a node or a device, sampled by the agent process. Columns are as long as `name`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    DEVICE_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    @property
+    def name(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Name of the figure: cpu.busy, memory.used, gpu.temperature. Index into Batch.strings."""
+
+    @property
+    def device(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """What it is of: empty for the node, rank 3, gpu0, eth0. Index into Batch.strings."""
+
+    @property
+    def value(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """The figure, in the unit of its name."""
+
+    @property
+    def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock of the sample. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+
+    def __init__(
+        self,
+        *,
+        name: collections.abc.Iterable[builtins.int] | None = ...,
+        device: collections.abc.Iterable[builtins.int] | None = ...,
+        value: collections.abc.Iterable[builtins.float] | None = ...,
+        time: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["device", b"device", "name", b"name", "time", b"time", "value", b"value"]) -> None: ...
+
+global___SystemStats = SystemStats
+
+@typing.final
+class Standings(google.protobuf.message.Message):
+    """Where one process stands, as the agent process of its node sees it from outside; on change and every few seconds. Columns are as long as `time`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: builtins.int
+    OF_HI_FIELD_NUMBER: builtins.int
+    OF_LO_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
+    ENQUEUED_FIELD_NUMBER: builtins.int
+    COMPLETED_FIELD_NUMBER: builtins.int
+    OP_FIELD_NUMBER: builtins.int
+    SHAPE_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    PHASE_FIELD_NUMBER: builtins.int
+    STACK_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
+    @property
+    def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Wall clock of the agent process when it looked. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+
+    @property
+    def of_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Upper half of the incarnation that is looked at."""
+
+    @property
+    def of_lo(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Lower half of it."""
+
+    @property
+    def state(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """running, waiting, stopped, stuck, dead or ended. Index into Batch.strings."""
+
+    @property
+    def group(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """A process group with a collective under way; empty where there is none. Index into Batch.strings."""
+
+    @property
+    def enqueued(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of the last collective that it entered in the group."""
+
+    @property
+    def completed(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of the last one that was over."""
+
+    @property
+    def op(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Operation of the last one entered. Index into Batch.strings."""
+
+    @property
+    def shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Shapes of its input. Index into Batch.strings."""
+
+    @property
+    def since(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Since when it has made no progress. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999. Absent in a row where bit 0 of present is 0."""
+
+    @property
+    def step(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Optimizer step, or episode. Range: 0..9223372036854775807. Absent in a row where bit 1 of present is 0."""
+
+    @property
+    def phase(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Phase that is open. Range: 0..255. Codes: 1 input, 2 forward, 3 backward, 4 optimizer, 5 other."""
+
+    @property
+    def stack(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Frames of its threads (JSON), innermost first; at most 16384 bytes."""
+
+    @property
+    def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Bit i set: the row has the optional field of bit i. Absent: all set."""
+
+    def __init__(
+        self,
+        *,
+        time: collections.abc.Iterable[builtins.int] | None = ...,
+        of_hi: collections.abc.Iterable[builtins.int] | None = ...,
+        of_lo: collections.abc.Iterable[builtins.int] | None = ...,
+        state: collections.abc.Iterable[builtins.int] | None = ...,
+        group: collections.abc.Iterable[builtins.int] | None = ...,
+        enqueued: collections.abc.Iterable[builtins.int] | None = ...,
+        completed: collections.abc.Iterable[builtins.int] | None = ...,
+        op: collections.abc.Iterable[builtins.int] | None = ...,
+        shape: collections.abc.Iterable[builtins.int] | None = ...,
+        since: collections.abc.Iterable[builtins.int] | None = ...,
+        step: collections.abc.Iterable[builtins.int] | None = ...,
+        phase: collections.abc.Iterable[builtins.int] | None = ...,
+        stack: collections.abc.Iterable[builtins.str] | None = ...,
+        present: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["completed", b"completed", "enqueued", b"enqueued", "group", b"group", "of_hi", b"of_hi", "of_lo", b"of_lo", "op", b"op", "phase", b"phase", "present", b"present", "shape", b"shape", "since", b"since", "stack", b"stack", "state", b"state", "step", b"step", "time", b"time"]) -> None: ...
+
+global___Standings = Standings
+
+@typing.final
 class Batch(google.protobuf.message.Message):
     """A header and columnar sections; the unit of delivery and of idempotency."""
 
@@ -1441,6 +1795,10 @@ class Batch(google.protobuf.message.Message):
     OPEN_SPANS_FIELD_NUMBER: builtins.int
     HITS_FIELD_NUMBER: builtins.int
     CAPTURES_FIELD_NUMBER: builtins.int
+    COLLECTIVES_FIELD_NUMBER: builtins.int
+    CLOCKS_FIELD_NUMBER: builtins.int
+    SYSTEM_STATS_FIELD_NUMBER: builtins.int
+    STANDINGS_FIELD_NUMBER: builtins.int
     STRINGS_FIELD_NUMBER: builtins.int
     RECEIVED_FIELD_NUMBER: builtins.int
     received: builtins.int
@@ -1492,6 +1850,22 @@ class Batch(google.protobuf.message.Message):
         """A part of the values of one captured tensor."""
 
     @property
+    def collectives(self) -> global___Collectives:
+        """One collective operation as one rank saw it; the same one is matched over ranks by group and number."""
+
+    @property
+    def clocks(self) -> global___Clocks:
+        """How far one process's wall clock is from a server's; written by the agent process, applied on reading only."""
+
+    @property
+    def system_stats(self) -> global___SystemStats:
+        """One figure of a node or a device, sampled by the agent process."""
+
+    @property
+    def standings(self) -> global___Standings:
+        """Where one process stands, as the agent process of its node sees it from outside; on change and every few seconds."""
+
+    @property
     def strings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The dictionary: entry 0 is the empty string; DICT fields are indexes into it."""
 
@@ -1509,10 +1883,14 @@ class Batch(google.protobuf.message.Message):
         open_spans: global___OpenSpans | None = ...,
         hits: global___Hits | None = ...,
         captures: global___Captures | None = ...,
+        collectives: global___Collectives | None = ...,
+        clocks: global___Clocks | None = ...,
+        system_stats: global___SystemStats | None = ...,
+        standings: global___Standings | None = ...,
         strings: collections.abc.Iterable[builtins.str] | None = ...,
         received: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["captures", b"captures", "events", b"events", "gaps", b"gaps", "header", b"header", "hits", b"hits", "modules", b"modules", "open_spans", b"open_spans", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "tensor_stats", b"tensor_stats"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["captures", b"captures", "events", b"events", "gaps", b"gaps", "header", b"header", "hits", b"hits", "modules", b"modules", "open_spans", b"open_spans", "received", b"received", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "strings", b"strings", "tensor_stats", b"tensor_stats"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["captures", b"captures", "clocks", b"clocks", "collectives", b"collectives", "events", b"events", "gaps", b"gaps", "header", b"header", "hits", b"hits", "modules", b"modules", "open_spans", b"open_spans", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "standings", b"standings", "system_stats", b"system_stats", "tensor_stats", b"tensor_stats"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["captures", b"captures", "clocks", b"clocks", "collectives", b"collectives", "events", b"events", "gaps", b"gaps", "header", b"header", "hits", b"hits", "modules", b"modules", "open_spans", b"open_spans", "received", b"received", "run_info", b"run_info", "scalars", b"scalars", "spans", b"spans", "standings", b"standings", "strings", b"strings", "system_stats", b"system_stats", "tensor_stats", b"tensor_stats"]) -> None: ...
 
 global___Batch = Batch

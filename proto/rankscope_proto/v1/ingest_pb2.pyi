@@ -213,6 +213,15 @@ class StandReply(google.protobuf.message.Message):
         def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "durable", b"durable"]) -> None: ...
 
     STANDS_FIELD_NUMBER: builtins.int
+    RECEIVED_NS_FIELD_NUMBER: builtins.int
+    ANSWERED_NS_FIELD_NUMBER: builtins.int
+    GATEWAY_FIELD_NUMBER: builtins.int
+    received_ns: builtins.int
+    """Wall clock of the receiver when the question came, ns since 1970-01-01 UTC; 0: not told."""
+    answered_ns: builtins.int
+    """Wall clock of the receiver when it answered."""
+    gateway: builtins.str
+    """Whose clock that is: the receiver's node and its boot."""
     @property
     def stands(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StandReply.Stand]:
         """One for each sender asked for."""
@@ -221,8 +230,11 @@ class StandReply(google.protobuf.message.Message):
         self,
         *,
         stands: collections.abc.Iterable[global___StandReply.Stand] | None = ...,
+        received_ns: builtins.int = ...,
+        answered_ns: builtins.int = ...,
+        gateway: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["stands", b"stands"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answered_ns", b"answered_ns", "gateway", b"gateway", "received_ns", b"received_ns", "stands", b"stands"]) -> None: ...
 
 global___StandReply = StandReply
 
