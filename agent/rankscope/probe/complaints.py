@@ -20,8 +20,9 @@ def about_model(model: nn.Module) -> Iterator[str]:
     name = type(model).__name__
     if any(is_flattened(module) for module in model.modules()):
         yield (
-            f"{name} is sharded by FullyShardedDataParallel without use_orig_params=True: its parameters are one flat vector "
-            "a unit, and their paths, norms and gradients are of that; pass use_orig_params=True, or use fully_shard"
+            f"{name} is sharded by FullyShardedDataParallel without use_orig_params=True: its parameters are one flat "
+            "vector a unit, and their paths, norms and gradients are of that; pass "
+            "use_orig_params=True, or use fully_shard"
         )
     if not parameters:
         yield f"{name} has no parameters: there are no weights and no gradients of it, only outputs and phases"
