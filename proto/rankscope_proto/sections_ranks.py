@@ -1,4 +1,4 @@
-"""Declares the sections about ranks beside each other: collectives, clocks, figures of nodes, and where processes stand."""
+"""Declares the sections about ranks beside each other: collectives, clocks, nodes' figures, standings of processes."""
 
 from rankscope_proto import names
 from rankscope_proto.constructors import code, flags, microstep, present, step, time, word

@@ -40,7 +40,7 @@ def test_a_code_of_a_newer_writer_reads_as_its_number() -> None:
     assert names.SpanStatus.of(200) == "200"
 
 
-@pytest.mark.parametrize("bits", [names.SPAN_FLAGS, names.TENSOR_FLAGS])
+@pytest.mark.parametrize("bits", [names.SPAN_FLAGS, names.TENSOR_FLAGS, names.COLLECTIVE_FLAGS])
 def test_flags_are_single_bits_each_its_own(bits: dict[str, int]) -> None:
     assert list(bits.values()) == [1 << place for place in range(len(bits))]
 
@@ -48,3 +48,4 @@ def test_flags_are_single_bits_each_its_own(bits: dict[str, int]) -> None:
 def test_the_bits_of_flags_are_pinned() -> None:
     assert list(names.SPAN_FLAGS) == ["interrupted", "truncated", "recompute", "in_step_trace"]
     assert list(names.TENSOR_FLAGS) == ["scaled", "unscaled", "local", "reduced", "recompute", "sampled", "skipped"]
+    assert list(names.COLLECTIVE_FLAGS) == ["enqueued", "async", "p2p", "interrupted"]
