@@ -115,12 +115,14 @@ async def judged(api: httpx.AsyncClient, run: str, **query: Any) -> dict[str, di
 
 def test_every_query_of_a_rule_is_one() -> None:
     for rule in RULES:
-        guards = [rule.guard_text(guard, rule.thresholds, first=1, last=2) for guard in rule.guards]
+        finding = {"min": 1, "max": 2, "distinct": 2, "rank": 0, "name": 'a "b"', "layer_index": 1}
+        guards = [rule.guard_text(guard, rule.thresholds, finding=finding) for guard in rule.guards]
         for text in (
             rule.text(rule.thresholds),
             *guards,
             *([filled(rule.needs, rule.thresholds)] if rule.needs else []),
         ):
+            assert text
             assert tql.check(tql.parse(text))
 
 
@@ -148,6 +150,7 @@ async def test_a_run_that_lacks_what_a_rule_is_about_is_not_judged_by_it(api: ht
     rules = await judged(api, "silent")
 
     assert [name for name, rule in rules.items() if rule["is_judged"]] == ["exploding", "loss_spike"]
+    assert {rule["why_not"] for rule in rules.values()} == {None, "lacks_data"}
 
 
 def test_a_threshold_is_written_as_it_was_given() -> None:
@@ -187,11 +190,22 @@ async def test_a_threshold_that_makes_no_query_is_refused_as_the_query_would_be(
         assert error_in(answer, status=400)["position"]["line"] == 1
 
 
-async def test_all_findings_are_counted_however_many_are_looked_at(
+async def test_all_findings_are_counted_however_few_are_shown(api: httpx.AsyncClient) -> None:
+    asked = {"rule": "exploding", "threshold": ["exploding.z=1", "exploding.factor=1"], "limit": 3}
+
+    rule = (await judged(api, "exploding", **asked))["exploding"]
+
+    assert rule["total"] > len(rule["found"]) == 3
+    assert rule["is_total_exact"]
+
+
+async def test_rules_that_had_no_time_say_that_they_did_not_judge(
     api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankscope_query_api.routes.rules.MOST_FOUND", 3)
+    monkeypatch.setattr("rankscope_query_api.routes.rules.MOST_SECONDS", 0.0)
 
-    rule = await judged(api, "exploding", rule="exploding", threshold=["exploding.z=1", "exploding.factor=1"])
+    rules = await judged(api, "dead")
 
-    assert rule["exploding"]["total"] > len(rule["exploding"]["found"]) == 3
+    assert {(rule["is_judged"], rule["why_not"], rule["is_total_exact"]) for rule in rules.values()} == {
+        (False, "out_of_time", False)
+    }

@@ -1,17 +1,20 @@
 """The rules: names, versions, thresholds, and the TQL text of each.
 
-A rule is a query whose rows are what it found. Some need a second look at the same steps before they mean anything:
-a gradient that has vanished is dead while the loss still moves, and converged where it does not. Such a look is a
-guard, a query too. A threshold is a word in braces in the text; whoever asks may give another value. The version
-rises whenever a text or a default changes, so that an alarm can be traced to the rule that gave it.
+A rule is a query whose rows are what it found. Some need a second look at each of them before it means anything: a
+gradient that has vanished is dead while the loss still moves, and converged where it does not. Such a look is a guard,
+a query too; where what it looks at was not captured, nothing speaks against the finding. A threshold is a word in
+braces in the text; whoever asks may give another value. The version rises whenever a text or a default changes, so
+that an alarm can be traced to the rule that gave it.
 
-Steps that a loss scaler skipped are passed over: their gradients overflowed on purpose.
+Steps that a loss scaler skipped are passed over: their gradients overflowed on purpose. Under data parallelism a rule
+looks at gradients before the reduction, which makes one rank's fault every rank's.
 """
 
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rankscope.tql.formatting import format_value
 from rankscope.tql.nodes import Text
@@ -21,8 +24,15 @@ Threshold = float | int | str
 """A number, or a name such as that of the metric that is the loss."""
 
 _IN_BRACES = re.compile(r"\{(\w+)\}")
-_FIRST, _LAST = "first_step", "last_step"
-"""What a guard knows beside the thresholds: the steps in which its rule found something."""
+_OF_FINDING = {
+    "first_step": "min",
+    "last_step": "max",
+    "found": "distinct",
+    "rank": "rank",
+    "tensor": "name",
+    "layer": "layer_index",
+}
+"""What a guard knows of a finding beside the thresholds, and the column of the finding that says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class Guard:
     """A second look.
 
     Attributes:
-        query: TQL text; finds rows or does not.
+        query: TQL text about a finding; finds rows or does not.
         finds: Whether it must find some for the rule to hold.
         meaning: What it makes sure of.
     """
@@ -38,6 +48,11 @@ class Guard:
     query: str
     finds: bool
     meaning: str
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words in braces in its query."""
+        return frozenset(_IN_BRACES.findall(self.query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +95,19 @@ class Rule:
         """The query with thresholds filled in."""
         return filled(self.query, thresholds)
 
-    def guard_text(self, guard: Guard, thresholds: Mapping[str, Threshold], *, first: int, last: int) -> str:
-        """The query of a guard, of the steps in which the rule found something."""
-        return filled(guard.query, {**thresholds, _FIRST: first, _LAST: last})
+    def guard_for_people(self, guard: Guard, thresholds: Mapping[str, Threshold]) -> str:
+        """The query of a guard with thresholds, and in angle brackets the words for what a finding says."""
+        return _IN_BRACES.sub(
+            lambda word: f"<{word[1]}>" if word[1] in _OF_FINDING else _written(thresholds[word[1]]), guard.query
+        )
+
+    def guard_text(
+        self, guard: Guard, thresholds: Mapping[str, Threshold], *, finding: Mapping[str, Any]
+    ) -> str | None:
+        """The query of a guard about a finding; None: it asks for what the finding has not, such as a layer."""
+        known = {word: finding[name] for word, name in _OF_FINDING.items() if finding.get(name) is not None}
+        words = {**thresholds, **known}
+        return filled(guard.query, words) if guard.words <= words.keys() else None
 
 
 def filled(text: str, values: Mapping[str, Threshold]) -> str:
@@ -106,76 +131,130 @@ def _like(default: Threshold, text: str, *, name: str) -> Threshold:
     return value
 
 
-_TRAINED = 'tensor.role == "grad" and tensor.skipped == false'
+_OWN = 'tensor.role == "grad" and tensor.skipped == false and (tensor.reduced == false or exists(tensor.placement))'
+"""Gradients as the rank made them, so that a finding names the rank; of sharded ones there are only reduced ones."""
 
 _SMALL = (
-    f"{_TRAINED} and tensor.l2 < {{share}} * ema(tensor.l2, {{memory}})"
-    " | count(), min(step), max(step) by rank, tensor.name"
-    " | where count >= {steps}"
+    f"{_OWN} and tensor.l2 < {{share}} * ema(tensor.l2, {{memory}})"
+    " | distinct(step), min(step), max(step) by rank, layer.index, tensor.name"
+    " | where distinct >= {steps}"
 )
 """Gradients that are near zero beside what they were, in many captured steps."""
 
+_IN_ITS_STEPS = "step in {first_step}..{last_step}"
+_ITSELF = "tensor.name == {tensor} and rank == {rank}"
+
+_FLICKERS = Guard(
+    f"{_OWN} and {_ITSELF} and {_IN_ITS_STEPS} and tensor.l2 >= {{share}} * ema(tensor.l2, {{memory}})"
+    " | distinct(step) | where distinct > {alive} * {found}",
+    finds=False,
+    meaning="the gradient is no more than now and then alive between these steps",
+)
 _LOSS_MOVES = (
     "scalar.name == {loss} and step > {first_step} and step <= {last_step}"
-    " and abs(delta(scalar.value)) > {moves} * abs(scalar.value)"
+    " and abs(delta(scalar.value)) > {moves} * ema(abs(scalar.value), {memory})"
 )
+"""Beside what the loss was: one that is nearly zero moves by much of itself and by nothing that matters."""
+
 _LOSS_IS_KNOWN = "scalar.name == {loss} | first"
 _OTHERS_LEARN = (
-    f"{_TRAINED} and step in {{first_step}}..{{last_step}} and tensor.l2 >= {{share}} * ema(tensor.l2, {{memory}})"
+    f"{_OWN} and rank == {{rank}} and {_IN_ITS_STEPS} and tensor.l2 >= {{share}} * ema(tensor.l2, {{memory}})"
 )
+_INPUTS_STAND = (
+    'tensor.role == "activation" and layer.index == {layer} - 1 and rank == {rank}'
+    " and step > {first_step} and step <= {last_step}"
+    " | max(abs(delta(tensor.l2))), max(tensor.l2)"
+    " | where max(abs(delta(tensor.l2))) <= {still} * max(tensor.l2)"
+)
+_WEIGHTS_MOVE = f'tensor.role == "update" and {_ITSELF} and {_IN_ITS_STEPS} and tensor.update_ratio > {{moved}}'
+
+_SLOPES = (
+    f"{_OWN} and exists(layer.index) and tensor.name =~ {{names}} and tensor.l2 > 0"
+    " | across layer: slope(log2(tensor.l2)) by rank, step"
+)
+_STEPS_OF_RANK = " | distinct(step), min(step), max(step) by rank | where distinct >= {steps}"
+_IS_DEEP = 'tensor.role == "grad" and layer.index + 1 >= {layers} | first'
+_BY_LAYER: Mapping[str, Threshold] = {"bits_per_layer": 1.0, "layers": 6, "steps": 10, "names": ".*weight"}
+
+
+def _most_steps(is_well: str) -> Guard:
+    """Few steps of many have a steep slope by chance: a healthy stack of 6 small layers had 0.5 ± 0.3 bits a layer."""
+    return Guard(
+        f"{_SLOPES} | where rank == {{rank}} and {_IN_ITS_STEPS} and {is_well} | count() | where count > {{found}}",
+        finds=False,
+        meaning="it is so in most captured steps from the first of them to the last",
+    )
+
+
+_NEAR_ZERO: Mapping[str, Threshold] = {
+    "share": 0.001,
+    "memory": 200,
+    "steps": 5,
+    "alive": 0.25,
+    "loss": "loss",
+    "moves": 0.001,
+}
 
 RULES: Sequence[Rule] = (
     Rule(
         "vanishing",
-        1,
+        2,
         "The norm of the gradient falls by a factor with every layer towards the input.",
-        f"{_TRAINED} and exists(layer.index) and tensor.name =~ {{names}} and tensor.l2 > 0"
-        " | across layer: slope(log2(tensor.l2)) by rank, step"
-        " | where slope > {bits_per_layer}"
-        " | count(), min(step), max(step) by rank"
-        " | where count >= {steps}",
-        {"bits_per_layer": 1.0, "layers": 6, "steps": 3, "names": ".*weight"},
-        needs='tensor.role == "grad" and layer.index + 1 >= {layers} | first',
+        _SLOPES + " | where slope > {bits_per_layer}" + _STEPS_OF_RANK,
+        _BY_LAYER,
+        (_most_steps("slope <= {bits_per_layer}"),),
+        needs=_IS_DEEP,
     ),
     Rule(
         "exploding",
-        1,
+        2,
         "The norm of a gradient leaps far beyond what it was.",
-        f"{_TRAINED} and robust_z(tensor.l2, {{window}}) > {{z}} and tensor.l2 > {{factor}} * prev(tensor.l2)"
+        f"{_OWN} and robust_z(tensor.l2, {{window}}) > {{z}} and tensor.l2 > {{factor}} * prev(tensor.l2)"
         " | select rank, step, module.path, tensor.name, tensor.role, tensor.l2",
         {"z": 20.0, "factor": 10.0, "window": 32},
     ),
     Rule(
         "exploding_by_layer",
-        1,
+        2,
         "The norm of the gradient grows by a factor with every layer towards the input.",
-        f"{_TRAINED} and exists(layer.index) and tensor.name =~ {{names}} and tensor.l2 > 0"
-        " | across layer: slope(log2(tensor.l2)) by rank, step"
-        " | where slope < -{bits_per_layer}"
-        " | count(), min(step), max(step) by rank"
-        " | where count >= {steps}",
-        {"bits_per_layer": 1.0, "layers": 6, "steps": 3, "names": ".*weight"},
-        needs='tensor.role == "grad" and layer.index + 1 >= {layers} | first',
+        _SLOPES + " | where slope < -{bits_per_layer}" + _STEPS_OF_RANK,
+        _BY_LAYER,
+        (_most_steps("slope >= -{bits_per_layer}"),),
+        needs=_IS_DEEP,
     ),
     Rule(
         "dead",
-        1,
-        "A gradient is near zero beside what it was, while the loss and other gradients still move.",
+        2,
+        "A gradient is near zero beside what it was, while the loss, other gradients and its layer's input still move.",
         _SMALL,
-        {"share": 0.001, "memory": 200, "steps": 5, "loss": "loss", "moves": 0.001},
+        {**_NEAR_ZERO, "still": 1e-6},
         (
             Guard(_LOSS_MOVES, finds=True, meaning="the loss still moves in these steps"),
             Guard(_OTHERS_LEARN, finds=True, meaning="other tensors still have gradients in these steps"),
+            _FLICKERS,
+            Guard(
+                _INPUTS_STAND,
+                finds=False,
+                meaning="the layer before still has other outputs in each step (known from level 2 on)",
+            ),
         ),
         needs=_LOSS_IS_KNOWN,
     ),
     Rule(
         "converged",
-        1,
-        "A gradient is near zero beside what it was, and the loss is flat: no alarm.",
+        2,
+        "A gradient is near zero beside what it was, the loss is flat and the weight stays: no alarm.",
         _SMALL,
-        {"share": 0.001, "memory": 200, "steps": 5, "loss": "loss", "moves": 0.001},
-        (Guard(_LOSS_MOVES, finds=False, meaning="the loss is flat in these steps"),),
+        {**_NEAR_ZERO, "moved": 1e-4},
+        (
+            Guard(_LOSS_MOVES, finds=False, meaning="the loss is flat in these steps"),
+            _FLICKERS,
+            Guard(
+                _WEIGHTS_MOVE,
+                finds=False,
+                meaning="no update moves the weight by more of its norm (known from level 2 on)",
+            ),
+        ),
         needs=_LOSS_IS_KNOWN,
     ),
     Rule(
