@@ -9,6 +9,15 @@ INLINE floats greater(floats a, floats b) { return (floats)_mm256_max_ps((__m256
 INLINE bytes lesser_bytes(bytes a, bytes b) { return (bytes)_mm256_min_epu8((__m256i)a, (__m256i)b); }
 INLINE words lesser_words(words a, words b) { return (words)_mm256_min_epu32((__m256i)a, (__m256i)b); }
 
+INLINE doubles lesser_doubles(doubles a, doubles b) { return (doubles)_mm256_min_pd((__m256d)a, (__m256d)b); }
+INLINE doubles greater_doubles(doubles a, doubles b) { return (doubles)_mm256_max_pd((__m256d)a, (__m256d)b); }
+
+INLINE pairs lesser_pairs(pairs a, pairs b)
+{
+    pairs first = (pairs)(a < b);
+    return (a & first) | (b & ~first);
+}
+
 INLINE float least_lane(floats v)
 {
     __m128 half = _mm_min_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));

@@ -9,6 +9,9 @@ INLINE floats lesser(floats a, floats b) { return (floats)_mm512_min_ps((__m512)
 INLINE floats greater(floats a, floats b) { return (floats)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE bytes lesser_bytes(bytes a, bytes b) { return (bytes)_mm512_min_epu8((__m512i)a, (__m512i)b); }
 INLINE words lesser_words(words a, words b) { return (words)_mm512_min_epu32((__m512i)a, (__m512i)b); }
+INLINE doubles lesser_doubles(doubles a, doubles b) { return (doubles)_mm512_min_pd((__m512d)a, (__m512d)b); }
+INLINE doubles greater_doubles(doubles a, doubles b) { return (doubles)_mm512_max_pd((__m512d)a, (__m512d)b); }
+INLINE pairs lesser_pairs(pairs a, pairs b) { return (pairs)_mm512_min_epu64((__m512i)a, (__m512i)b); }
 INLINE float least_lane(floats v) { return _mm512_reduce_min_ps((__m512)v); }
 INLINE float greatest_lane(floats v) { return _mm512_reduce_max_ps((__m512)v); }
 
@@ -54,6 +57,19 @@ INLINE void store_exponents(uint8_t *to, const words *v)
         exponents = _mm512_mask_multishift_epi64_epi8(exponents, own, at, (__m512i)v[j]);
     }
     _mm512_store_si512(to, exponents);
+}
+
+/* Bits 52 to 59 of eight vectors of float64, less 896 modulo 256: see wide.h. */
+#define HAS_LOW_EXPONENTS
+INLINE void store_low_exponents(uint8_t *to, const longs *v)
+{
+    const __m512i at = _mm512_set1_epi8(52);
+    __m512i exponents = _mm512_multishift_epi64_epi8(at, (__m512i)v[0]);
+    for (int j = 1; j < 8; j++) {
+        const __mmask64 own = UINT64_C(0x0101010101010101) << j;
+        exponents = _mm512_mask_multishift_epi64_epi8(exponents, own, at, (__m512i)v[j]);
+    }
+    _mm512_store_si512(to, _mm512_xor_si512(exponents, _mm512_set1_epi8((char)0x80)));
 }
 #else
 INLINE words exponent_in(words magnitude) { return magnitude >> 23; }

@@ -16,6 +16,9 @@ CHOOSING(floats, lesser, <)
 CHOOSING(floats, greater, >)
 CHOOSING(bytes, lesser_bytes, <)
 CHOOSING(words, lesser_words, <)
+CHOOSING(doubles, lesser_doubles, <)
+CHOOSING(doubles, greater_doubles, >)
+CHOOSING(pairs, lesser_pairs, <)
 
 INLINE float least_lane(floats v)
 {
