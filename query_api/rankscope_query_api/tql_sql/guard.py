@@ -72,27 +72,30 @@ _Part: TypeAlias = "str | tuple[_Part, ...]"
 """A word, name, number, sign or placeholder; or what stands between parentheses, or behind a "[" between brackets."""
 
 
-def check_statement(sql: str, *, with_run: bool) -> None:
-    """Refuse a statement that could read another project's rows.
+def check_statement(*texts: str, with_run: bool) -> None:
+    """Refuse statements that could read another project's rows.
 
     Args:
-        sql: One SELECT of the ClickHouse dialect, as the compiler writes it.
+        texts: Each one SELECT of the ClickHouse dialect, as the compiler writes it; what stands in several of them, as
+            the rows of a page and of its count do, is gone through once.
         with_run: Whether the run has to be restricted too.
 
     Raises:
         UnguardedStatementError: A condition is missing, or something stands in the SQL that the compiler never writes.
     """
-    try:
-        _check(sql, with_run=with_run)
-    except UnguardedStatementError as error:
-        raise UnguardedStatementError(f"{error}: {sql}") from None
+    checker = _Checker(frozenset(_BOUND) if with_run else frozenset({"project"}), set())
+    for sql in texts:
+        try:
+            _check(sql, checker)
+        except UnguardedStatementError as error:
+            raise UnguardedStatementError(f"{error}: {sql}") from None
 
 
-def _check(sql: str, *, with_run: bool) -> None:
+def _check(sql: str, checker: "_Checker") -> None:
     parts = _grouped(sql)
     if not _is_query(parts):
         raise UnguardedStatementError("the statement is no SELECT")
-    _Checker(frozenset(_BOUND) if with_run else frozenset({"project"})).query(parts, frozenset())
+    checker.query(parts, frozenset())
 
 
 def _tokens(sql: str) -> list[str]:
@@ -190,16 +193,22 @@ class _Checker:
 
     Attributes:
         wanted: The columns that every table reference has to compare.
+        passed: The queries that it has gone through, with the names that were known there.
     """
 
     wanted: frozenset[str]
+    passed: set[tuple[tuple[_Part, ...], frozenset[str]]]
 
     def query(self, parts: tuple[_Part, ...], known: frozenset[str]) -> None:
         """A SELECT, or several; `known` are the names that WITH has given so far."""
+        here = parts, known
+        if here in self.passed:
+            return
         if parts[0] == "WITH":
             parts, known = self._with(parts[1:], known)
         for select in _split(parts, "UNION"):
             self._select(select[1:] if select and select[0] == "ALL" else select, known)
+        self.passed.add(here)
 
     def _with(self, parts: tuple[_Part, ...], known: frozenset[str]) -> tuple[tuple[_Part, ...], frozenset[str]]:
         """What follows a WITH that names one walk, and the names that are known there."""

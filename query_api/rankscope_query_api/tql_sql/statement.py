@@ -119,8 +119,7 @@ def compile_query(
     most = text_of(scope.parameters.named("limit", left, table="UInt64"))
     # What follows the columns is the same in both statements, and most of the work.
     sql = f"SELECT {_selected(frame)}{found.removeprefix(_COUNT)} ORDER BY {order} LIMIT {most}"
-    for text in (sql, count):
-        check_statement(text, with_run=run is not None)
+    check_statement(sql, count, with_run=run is not None)
     shown = whole_row(query.entity).columns if frame.shown is None else frame.shown
     is_small = is_pinned(query) or (frame.limit is not None and frame.limit <= limit)
     return Compiled(sql, values, count, counted, query.entity, shown, frame.limit, mark, returned, left, is_small)

@@ -89,6 +89,12 @@ def _parameterized(node: exp.ParameterizedAgg) -> str:
     return f"{node.args['this']}({_listed(node.args['expressions'])})({_listed(node.args['params'])})"
 
 
+def _window(node: exp.Window) -> str:
+    if node.args.keys() != {"this", "spec"}:
+        return by_sqlglot(node)
+    return f"{text_of(node.args['this'])} OVER ({text_of(node.args['spec'])})"
+
+
 def _between(node: exp.Between) -> str:
     return f"{text_of(node.args['this'])} BETWEEN {text_of(node.args['low'])} AND {text_of(node.args['high'])}"
 
@@ -204,6 +210,7 @@ _WRITERS: dict[type[Expr], Callable[[Any], str]] = {
     exp.Neg: _negative,
     exp.Lambda: _lambda,
     exp.ParameterizedAgg: _parameterized,
+    exp.Window: _window,
     exp.Between: _between,
     exp.Placeholder: _placeholder,
     exp.Tuple: _tuple,

@@ -93,6 +93,16 @@ def test_what_the_compiler_writes_passes(sql: str) -> None:
     check_statement(sql, with_run=False)
 
 
+def test_each_of_several_statements_is_gone_through_and_none_passes_for_another() -> None:
+    page, walk = f"SELECT name FROM ({READ}) AS rows_0", "WITH RECURSIVE walk_0 AS ({0}) {1}"
+    over = "SELECT span_id FROM walk_0"
+    check_statement(page, f"SELECT count() AS total FROM ({READ}) AS rows_0", with_run=False)
+
+    for unguarded in ("SELECT count() AS total FROM spans", f"SELECT count() FROM ({over}) AS rows_0", over):
+        with pytest.raises(UnguardedStatementError):
+            check_statement(page, walk.format(f"{IDS} UNION ALL {over}", over), unguarded, with_run=False)
+
+
 def test_a_run_that_was_asked_for_has_to_be_compared() -> None:
     check_statement(READ, with_run=False)
     check_statement(f"{READ} AND run_id = {{run:String}}", with_run=True)
