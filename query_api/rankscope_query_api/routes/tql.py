@@ -16,7 +16,7 @@ from rankscope.tql.typed import Across, Aggregate, Key, Stage
 from rankscope_query_api.answers import Json, Page
 from rankscope_query_api.encodings import Format, Rows, response, wanted
 from rankscope_query_api.errors import InvalidQueryError, Position
-from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of
+from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, store_of, writing_of
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.tql_sql import DEFAULT_PAGE, Compiled, compile_query
@@ -61,9 +61,8 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     page = replace(page, gaps=gaps)
     if body.after is None:
         page = replace(page, warnings=await asked.warnings(is_empty=page.total == 0))
-    return await asyncio.to_thread(
-        _written, page, wanted(body.format, request.headers.get("accept")), keys=compiled.keys
-    )
+    form = wanted(body.format, request.headers.get("accept"))
+    return await writing_of(request).written(lambda: _written(page, form, keys=compiled.keys))
 
 
 async def _may_have_gaps(store: TraceStore, project: str, *, run: str | None) -> bool:
