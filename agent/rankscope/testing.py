@@ -161,7 +161,7 @@ def rows_of(message: Batch, section: str) -> Iterator[dict[str, object]]:
     columns = _columns(message, declared)
     part = getattr(message, section)
     count = len(getattr(part, declared.key))
-    mask = list(part.present) or [-1] * count
+    mask = list(getattr(part, "present", ())) or [-1] * count  # a section whose fields are all there has none
     for row in range(count):
         values = {name: column[row] for name, column in columns.items()}
         for field in declared.fields:

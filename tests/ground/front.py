@@ -217,6 +217,7 @@ class Front(ThreadingHTTPServer):
     """The server; it owns the engine."""
 
     daemon_threads = True
+    request_queue_size = 128  # of the 5 that it would be, some wait for seconds on a busy machine to be asked again
 
     def __init__(self, engine: Engine, port: int) -> None:
         super().__init__(("127.0.0.1", port), Request)
