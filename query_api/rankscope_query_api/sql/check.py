@@ -17,16 +17,11 @@ from rankscope_query_api.sql import hints
 from rankscope_query_api.sql.allowed import BOUND_TYPE, CAST_TYPE, FUNCTION_NODES, NAME, NODES, UNITS, WORDS
 from rankscope_query_api.sql.functions import BY_LOWER_CASE
 from rankscope_query_api.sql.reading import position_of
+from rankscope_query_api.sql.shapes import QUERIES, is_constant, is_given_before, is_query, is_select
 from rankscope_query_api.sql.views import VIEWS
-
-QUERIES = (exp.Select, exp.Union, exp.Except, exp.Intersect)
-"""Nodes that are a SELECT of their own."""
 
 RESERVED = "rs_"
 """Beginning of the names that the service itself gives."""
-
-_CONSTANTS = (exp.Literal, exp.Placeholder, exp.Neg, exp.Boolean, exp.Null, exp.Tuple, exp.Paren, exp.Cast)
-"""What a list behind IN is made of; a cast, for `DATE '2026-11-30'`."""
 
 _CLAUSES = {
     "from_": "FROM",
@@ -177,11 +172,11 @@ class Checker:
         held = node.args.get("field")
         query = node.args.get("query")
         listed = _nodes(node, "expressions")
-        fits = (held is None or isinstance(held, exp.Placeholder)) and (query is None or _is_query(query))
-        if not fits or not all(_is_constant(one) for one in listed):
+        fits = (held is None or isinstance(held, exp.Placeholder)) and (query is None or is_select(query))
+        if not fits or not all(is_constant(one) for one in listed):
             raise self._refused(
                 node,
-                "IN needs constants, a parameter or a SELECT on its right side",
+                "IN needs constants, a parameter or one SELECT in brackets on its right side",
                 hint="write `has(list, x)` for a column that is a list, and `x = y` for one value",
                 code="not_allowed",
             )
@@ -211,6 +206,12 @@ class Checker:
             hint = hints.of_source(name) or _VIEWS_HINT
             raise self._refused(node, f"{name} cannot be read from", hint=hint, code="not_allowed")
 
+    def look_at_join(self, node: Expr) -> None:
+        """A JOIN says what it goes by, or is CROSS, as a comma is."""
+        self.look_at_source(node)
+        if not (node.args.get("on") or node.args.get("using") or str(node.args.get("kind")).upper() == "CROSS"):
+            raise self._refused(node, "a JOIN needs ON or USING", hint="… USING (run_id, rank)", code="syntax")
+
     def look_at_table(self, node: Expr) -> None:
         """A view or a name of the statement's own; never a function."""
         if not isinstance(node.this, exp.Identifier):
@@ -229,7 +230,7 @@ class Checker:
 
     def look_at_subject(self, node: Expr) -> None:
         """What a WITH or an EXISTS holds is a SELECT."""
-        if not _is_query(node.this):
+        if not is_query(node.this):
             raise self._refused(node, "a SELECT in brackets is expected here", hint=_WITH_HINT, code="not_allowed")
 
     def look_at_is(self, node: Expr) -> None:
@@ -256,7 +257,7 @@ class Checker:
                     expected=sorted([*VIEWS, *shared]),
                     code="unknown_view",
                 )
-            if table.name in shared and not _is_given_before(shared[table.name], table):
+            if table.name in shared and not is_given_before(shared[table.name], table):
                 raise self._refused(
                     table, f"{table.name!r} is not given where it is read", hint=_WITH_HINT, code="unknown_view"
                 )
@@ -338,7 +339,7 @@ _LOOKS: dict[type[Expr], Callable[[Checker, Expr], None]] = {
     exp.Select: Checker.look_at_select,
     exp.Group: Checker.look_at_group,
     exp.From: Checker.look_at_source,
-    exp.Join: Checker.look_at_source,
+    exp.Join: Checker.look_at_join,
     exp.Table: Checker.look_at_table,
     exp.Column: Checker.look_at_column,
     exp.Star: Checker.look_at_star,
@@ -358,28 +359,6 @@ def _listed(value: object) -> list[Any]:
 def _nodes(node: Expr, part: str) -> list[Expr]:
     """The nodes of a part that is a list."""
     return cast("list[Expr]", node.args.get(part) or [])
-
-
-def _is_query(node: object) -> bool:
-    return isinstance(node, (*QUERIES, exp.Subquery))
-
-
-def _is_given_before(cte: exp.CTE, table: Expr) -> bool:
-    """Whether a table stands in the SELECT whose WITH gives the name, or in a later part of that WITH."""
-    given_in = cte.parent
-    inside: Expr | None = table
-    while inside is not None and inside.parent is not given_in and inside is not given_in:
-        if given_in is not None and inside is given_in.parent:
-            return True
-        inside = inside.parent
-    if inside is None or given_in is None:
-        return False
-    parts = _nodes(given_in, "expressions")
-    return any(part is inside for part in parts[[part is cte for part in parts].index(True) + 1 :])
-
-
-def _is_constant(node: Expr) -> bool:
-    return all(isinstance(one, (*_CONSTANTS, exp.DataType, exp.DataTypeParam, exp.Var)) for one in node.walk())
 
 
 def _float(text: str) -> float:

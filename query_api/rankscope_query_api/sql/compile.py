@@ -20,7 +20,7 @@ from rankscope_query_api.sql.check import Checker, Names
 from rankscope_query_api.sql.functions import BY_LOWER_CASE
 from rankscope_query_api.sql.guard import check_text
 from rankscope_query_api.sql.parameters import Bound, bound_values
-from rankscope_query_api.sql.reading import parsed
+from rankscope_query_api.sql.reading import Kept, parsed
 from rankscope_query_api.sql.views import VIEWS
 
 _SPACE_IN_PLACEHOLDER = re.compile(r"\{(\w+): ")
@@ -75,7 +75,13 @@ def compile_statement(
     names = Checker(text, tree).names()
     values = bound_values(names.bound, given or {})
     writer = _Writer(names, values)
-    written = writer.text(tree, most_rows)
+    try:
+        written = writer.text(tree, most_rows)
+    except RecursionError:
+        # As `1 BETWEEN 1 AND 1 BETWEEN 1 AND 1 …`: each stands inside the next, and none in brackets.
+        raise InvalidQueryError(
+            "the statement has parts too deep inside one another", hint="name some with WITH", code="too_deep"
+        ) from None
     sql = _with_views(written, names.views, of_run=run is not None)
     check_text(sql, of_run=run is not None)
     bound: dict[str, Bound] = {f"{_OWN}{name}": value for name, value in values.items()} | writer.texts
@@ -120,7 +126,7 @@ class _Writer:
             write = _WRITES.get(type(node))
             if write is not None:
                 write(self, node)
-        written = whole.sql(dialect="clickhouse", comments=False, normalize_functions=False)
+        written = whole.sql(dialect=Kept, comments=False, normalize_functions=False)
         return _SPACE_IN_PLACEHOLDER.sub(r"{\1:", written)
 
     def _title(self, tree: Expr) -> None:
@@ -131,7 +137,7 @@ class _Writer:
         for at, shown in enumerate(first.expressions):
             if not isinstance(shown, exp.Alias | exp.Column | exp.Star):
                 name = f"rs_c{at}"
-                self.titles[name] = shown.sql(dialect="clickhouse", comments=False)[:_SHOWN_CHARACTERS]
+                self.titles[name] = shown.sql(dialect=Kept, comments=False)[:_SHOWN_CHARACTERS]
                 first.expressions[at].replace(exp.Alias(this=shown.copy(), alias=exp.to_identifier(name)))
 
     def _limited(self, tree: Expr, most_rows: int) -> Expr:
