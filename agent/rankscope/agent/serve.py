@@ -12,7 +12,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,7 +25,9 @@ from rankscope._settings import Settings
 from rankscope._version import __version__
 from rankscope.agent.carrier import Carrier
 from rankscope.agent.complaints import Complaints
+from rankscope.agent.diary import Diaries
 from rankscope.agent.reception import Reception
+from rankscope.agent.rounds import Rounds, Visitor
 from rankscope.agent.ways import Recorded, ways_of
 from rankscope.errors import RankscopeError
 from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, stage_out
@@ -108,6 +110,8 @@ class Agent:
         self._complaints = Complaints()
         self._ways = ways_of(options.settings)
         self._carrier = Carrier(root, self._ways, complaints=self._complaints)
+        self._diaries = Diaries(root, complaints=self._complaints, any_file_system=options.settings.spool_any_fs)
+        self._rounds = Rounds(root, self._diaries, visitors=self._visitors(), complaints=self._complaints)
         self._awake = threading.Event()
         self._stop_at: float | None = None
         self._is_cut_short = False
@@ -127,6 +131,7 @@ class Agent:
             if front is not None:
                 front.start()
             self._publish()
+            self._rounds.start()
             on_ready()
             while not self._turn():
                 self._awake.wait(self._pause_s())
@@ -155,6 +160,10 @@ class Agent:
             "spools": [asdict(report) for report in reports],
         }
 
+    def _visitors(self) -> Sequence[Visitor]:
+        """Who looks at the processes of this node, and writes into their launches' diaries (`self._diaries`)."""
+        return ()
+
     def _welcome(self) -> None:
         self._had_guests = True
         self._awake.set()
@@ -168,8 +177,10 @@ class Agent:
         stop_at = self._stop_at  # what was spooled before the signal is looked at after it
         if stop_at is not None and self._front is not None:
             self._front.close()  # what it took is in the spools before they are looked at
+        opened = self._diaries.opened
         self._carrier.tick()
-        return self._is_over(stop_at)
+        # A diary opened since is not known to the carrier yet.
+        return self._is_over(stop_at) and opened == self._diaries.opened
 
     def _is_over(self, stop_at: float | None) -> bool:
         now = time.monotonic()
@@ -217,6 +228,8 @@ class Agent:
         with contextlib.suppress(OSError):
             (self._root / AGENT_FILE).unlink()
         self._reception.close()
+        self._rounds.close()
+        self._diaries.close()
         self._carrier.close()
         self._ways.close()
         self._lock.release()
