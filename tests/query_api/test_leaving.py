@@ -11,6 +11,8 @@ import pytest
 
 from tests.ground.processes import wait_until
 from tests.ground.stores import Store
+from tests.proto.batches import insert
+from tests.query_api import story
 from tests.query_api.conftest import serving
 from tests.query_api.sql.cutting import COSTLY
 from tests.query_api.sql.sending import rows
@@ -61,6 +63,18 @@ async def test_a_query_whose_client_goes_away_ends_in_the_store_and_its_handle_i
         {"project": "other", "name": "secret"}
     ]
     wait_until(lambda: metric(address, unheard) == before + 1, what="the request is counted")
+
+
+@pytest.mark.clickhouse
+def test_a_query_nobody_waits_for_ends_in_a_server_too(migrated: Store) -> None:
+    insert(migrated.client, *story.batches())
+    with serving(migrated, {"RANKSCOPE_QUERY_TIMEOUT_S": "600"}) as address:
+        connection = asking(address, ENDLESS)
+        wait_until(lambda: held(address) == 1, what="the query runs")
+
+        connection.close()
+
+        wait_until(lambda: held(address) == 0, what="the query ends")
 
 
 async def test_clients_that_go_away_while_their_queries_wait_leave_the_line(embedded: str) -> None:
