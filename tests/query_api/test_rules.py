@@ -53,7 +53,7 @@ RUNS: dict[str, tuple[Norm, Loss]] = {
     "exploding": (lambda step, layer: 500.0 if step == ILL and layer == 3 else 1.0, falling),
     "dead": (lambda step, layer: 0.0 if step >= ILL and layer == 3 else 1.0, falling),
     "converged": (lambda step, _layer: 1e-6 if step >= ILL else 1.0, flat_at_last),
-    "loss_spike": (even, lambda step: falling(step) * (10.0 if step == ILL else 1.0)),
+    "loss_spike": (even, lambda step: falling(step) * (20.0 if step == ILL else 1.0)),
 }
 """A run for each illness, by the rule that must find it."""
 

@@ -259,12 +259,13 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         "loss_spike",
-        1,
+        2,
         "The loss leaps far above what it was.",
         "scalar.name == {loss} and robust_z(scalar.value, {window}) > {z}"
         " and scalar.value > {factor} * abs(prev(scalar.value))"
         " | select rank, step, scalar.name, scalar.value",
-        {"z": 10.0, "factor": 1.5, "window": 32, "loss": "loss"},
+        # Losses of small batches have a long tail: 6,000 clean steps of a small network came to a z of 16.
+        {"z": 20.0, "factor": 1.5, "window": 32, "loss": "loss"},
     ),
 )
 """Every rule."""
