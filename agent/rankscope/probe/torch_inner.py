@@ -96,9 +96,9 @@ def norm_ratios(moved: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tens
     return [ratio.float() for ratio in _torch._foreach_div(*norms)]
 
 
-def differences(after: Sequence[Tensor], before: Sequence[Tensor]) -> list[Tensor]:
-    """What each tensor has become, less what it was."""
-    return list(_torch._foreach_sub(after, before))
+def subtract(of: Sequence[Tensor], what: Sequence[Tensor]) -> None:
+    """Take a tensor away from each, in place."""
+    _torch._foreach_sub_(of, what)
 
 
 def sample(amount: int, below: int, *, seed: int) -> Tensor:
