@@ -90,15 +90,19 @@ def is_scripted(module: object) -> bool:
     return type(module).__name__ == "RecursiveScriptModule"
 
 
-def norm_ratios(moved: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-    """Norm of each tensor over that of its weight, 0-d; each accumulated in fp64, and on its device."""
-    norms = [_torch._foreach_norm(each, 2, dtype=torch.float64) for each in (moved, weights)]
-    return [ratio.float() for ratio in _torch._foreach_div(*norms)]
+def norms64(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Norm of each tensor, 0-d; accumulated in fp64, and on its device."""
+    return _torch._foreach_norm(tensors, 2, dtype=torch.float64)
 
 
-def subtract(of: Sequence[Tensor], what: Sequence[Tensor]) -> None:
-    """Take a tensor away from each, in place."""
-    _torch._foreach_sub_(of, what)
+def ratios(norms: Sequence[Tensor], of: Sequence[Tensor]) -> list[Tensor]:
+    """Each norm over another, as float32."""
+    return [ratio.float() for ratio in _torch._foreach_div(norms, of)]
+
+
+def subtract(after: Tensor, before: Tensor) -> None:
+    """Put `after - before` in the place of `before`."""
+    _torch.sub(after, before, out=before)
 
 
 def sample(amount: int, below: int, *, seed: int) -> Tensor:

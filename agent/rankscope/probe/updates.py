@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from rankscope.probe.depth import Depth
 from rankscope.probe.parameters import Tracked
 from rankscope.probe.sheet import Sheet
-from rankscope.probe.torch_inner import norm_ratios, sample, subtract
+from rankscope.probe.torch_inner import norms64, ratios, sample, subtract
 from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Updates:
             prepared = self._sheet.prepared(each.weight, each.parameter) if id(each.parameter) in moved else None
             if prepared is not None and prepared.values.numel():
                 is_all = self.is_whole or self._sheet.wants_values(each.weight.of(_UPDATE))
-                kept = self._copy(each.weight.name, prepared.values, is_all=is_all)
+                part = self._part(each.weight.name, prepared.values, is_all=is_all)
+                kept = part.clone() if part.data_ptr() == prepared.values.data_ptr() else part
                 before.append(_Before(each, prepared, kept, is_all))
         self._before[optimizer] = before
         if before and self._sheet.finishing.scaling is not None:
@@ -92,10 +93,11 @@ class Updates:
         before = self._before.pop(optimizer, [])
         if not before:
             return
-        parts = [each.part for each in before]
-        moves = [self._copy(each.tracked.weight.name, each.prepared.values, is_all=each.is_all) for each in before]
-        subtract(moves, parts)  # in place: three samples of all tensors at once would be 3 % of the weights
-        values = moves if self.is_whole else norm_ratios(moves, parts)
+        moves = [each.part for each in before]
+        weights = [] if self.is_whole else norms64(moves)
+        for each in before:  # one by one and in place: a second sample of all weights would be 1 % of their memory
+            subtract(self._part(each.tracked.weight.name, each.prepared.values, is_all=each.is_all), each.part)
+        values = moves if self.is_whole else ratios(norms64(moves), weights)
         rows = [
             self._sheet.row(each.tracked.weight.of(_UPDATE), each.prepared, phase=_OPTIMIZER, flags=_flags(each))
             for each in before
@@ -107,10 +109,6 @@ class Updates:
     def forget(self) -> None:
         """The step is over; an optimizer that raised has no rows."""
         self._before.clear()
-
-    def _copy(self, name: str, values: Tensor, *, is_all: bool) -> Tensor:
-        part = self._part(name, values, is_all=is_all)
-        return part.clone() if part.data_ptr() == values.data_ptr() else part
 
     def _part(self, name: str, values: Tensor, *, is_all: bool) -> Tensor:
         """The elements to compare, in float32 at least; all of them in their shape, or a sample in one dimension.
