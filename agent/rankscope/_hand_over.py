@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rankscope._beacon import lit
 from rankscope._block import Block
 from rankscope._outcome import FINISH_S, Outcome, await_handed_on, bound_s
 from rankscope._pump import Pump
 from rankscope._replay import Replayed
 from rankscope._run_info import RunInfo, run_info_block
 from rankscope.errors import ConfigError, Unavailable
-from rankscope_proto.names import RunStatus
+from rankscope_proto.names import ProcessRole, RunStatus
 
 if TYPE_CHECKING:
     from rankscope._export import Exporter, Wait
@@ -44,6 +45,8 @@ class HandOver:
         if exporter is None:
             recording.armed = False
             return
+        if recording.identity.process_role is not ProcessRole.WORKER:
+            recording.beacon = lit(recording)
         self._pump = Pump(recording, exporter)
         self._said = run_info_block(
             info, RunStatus.RUNNING, start_ns=recording.clock.wall_ns(), redactor=recording.tracing.redactor

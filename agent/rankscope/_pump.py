@@ -134,11 +134,16 @@ class Pump:
         return sum(batch.rows for batch in self._held) + self._sealer.rows + self._recording.ring.rows()
 
     def _run(self) -> None:
+        beacon = self._recording.beacon
+        if beacon is not None:
+            self._shielded(beacon.begin)
         while self._ending is None:
             self._recording.ring.wait(self._pause_s())
             self._shielded(self._turn)
         ending = self._ending
         self._shielded(lambda: self._wind_up(ending))
+        if beacon is not None:
+            self._shielded(beacon.end)
         while self._flushes:
             self._flushes.popleft().put(not self._held)
         self._ended.put(None)
@@ -162,13 +167,15 @@ class Pump:
     def _turn(self) -> None:
         self._shielded(lambda: self._left_open.see_to_it(self._sealer.next_seq))
         # A producer faster than this thread must not keep it from the rest.
-        while self._goes_on() and self._may_drain() and self._drain() and time.monotonic() < self._beat_at:
+        while self._goes_on() and self._may_drain() and self._drain() and time.monotonic() < self._sync_at:
             pass
         if self._flushes:
             self._flush()
         now = time.monotonic()
         if now >= self._sync_at:
             self._sync_at = now + SYNC_S
+            if self._recording.beacon is not None:
+                self._recording.beacon.beat()
             self._exporter.sync()
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S

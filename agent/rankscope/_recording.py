@@ -28,6 +28,7 @@ from rankscope.privacy import Preview
 if TYPE_CHECKING:
     from contextvars import Token
 
+    from rankscope._beacon import Beacon
     from rankscope._ring import Item
     from rankscope._span import Span
     from rankscope._span_ref import SpanRef
@@ -67,6 +68,7 @@ class Recording:
         is_choosy: Whether sampling may leave any out.
         most_spans: Most spans of a trace that are kept.
         left_out: Counts spans that were not.
+        beacon: Notes where this process stands, for its node's agent; None: nobody could read it.
         flush: Hands on what waits; the run says how.
         armed: Whether anything is recorded; False in a forked child and after the end.
         is_forked: Whether this is a forked child, where what is offered is counted only.
@@ -86,6 +88,7 @@ class Recording:
         self.is_choosy = self.sampling.is_choosy
         self.most_spans = self.tracing.max_spans_per_trace
         self.left_out = LeftOut()
+        self.beacon: Beacon | None = None
         self.flush: Callable[[], object] = _nothing
         self.mono_ns = clock.mono_ns
         self.new_span_id = ids.span_id
