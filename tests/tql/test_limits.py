@@ -85,6 +85,21 @@ def test_a_query_may_have_8_different_functions_of_a_series() -> None:
     assert caught.value.column == len(histories(8)) + len(" and ") + 1
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("tensor.l2 > tensor.l2" + " % tensor.l2" * 13, "13 arithmetic operators inside one another, the limit is 12"),
+        (" and ".join(["step * step * step > 1"] * 25), "50 arithmetic operators, the limit is 48"),
+    ],
+)
+def test_a_query_may_have_48_arithmetic_operators_and_12_inside_one_another(text: str, found: str) -> None:
+    with pytest.raises(tql.TqlTypeError) as caught:
+        tql.check(tql.parse(f"{text} and exists(tensor.name)"))
+
+    assert caught.value.code == "too_many_operators"
+    assert caught.value.message == f"the query has {found}"
+
+
 def test_ten_thousand_ors_are_too_long_and_a_thousand_too_many_nodes() -> None:
     assert refusal(" or ".join(["tensor.l2 > 1"] * 10_000)).code == "text_too_long"
     assert refusal(" or ".join(["a.b>1"] * 900)).code == "too_many_nodes"

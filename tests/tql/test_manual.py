@@ -25,7 +25,8 @@ def test_the_limits_of_the_manual_are_those_of_the_parser() -> None:
     stated = (
         f"{words.MAX_BYTES // 1024} KiB of text, {words.MAX_NODES} nodes, {words.MAX_DEPTH} levels, "
         f"{words.MAX_ITEMS} items of a list, {words.MAX_STAGES} stages, {words.MAX_RELATIONS} structural operators "
-        f"in a chain, {words.MAX_HISTORIES} different functions of a series"
+        f"in a chain, {words.MAX_HISTORIES} different functions of a series, {words.MAX_OPERATORS} arithmetic "
+        f"operators, {words.MAX_OPERATORS_DEEP} of them inside one another"
     )
 
     assert stated in " ".join(MANUAL.split())

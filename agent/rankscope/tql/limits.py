@@ -10,21 +10,25 @@ from rankscope.tql import nodes
 from rankscope.tql.errors import TqlTypeError
 from rankscope.tql.formatting import format_value
 from rankscope.tql.history import HISTORIES
-from rankscope.tql.mentions import calls_in
-from rankscope.tql.words import MAX_HISTORIES, MAX_RELATIONS, MAX_STAGES
+from rankscope.tql.mentions import calls_in, deepest_operators, operators_in
+from rankscope.tql.words import MAX_HISTORIES, MAX_OPERATORS, MAX_OPERATORS_DEEP, MAX_RELATIONS, MAX_STAGES
 
 
 def refuse_too_much(query: nodes.Query) -> None:
     """Raise where a query has more of something than is answered.
 
     Raises:
-        TqlTypeError: It has too many stages, structural operators, or different functions of a series.
+        TqlTypeError: It has too many stages, structural or arithmetic operators, or different functions of a series.
     """
     hint = "leave out what the answer does not need"
     _refuse("too_many_stages", query.stages, what="stages", most=MAX_STAGES, hint=hint)
     if isinstance(query.selection, nodes.Structure):
         relations, hint = query.selection.relations, "leave out what lies in between, or ask in two queries"
         _refuse("too_many_relations", relations, what="structural operators", most=MAX_RELATIONS, hint=hint)
+    hint = "leave out what the answer does not need, or compute it from the answer"
+    _refuse("too_many_operators", [*operators_in(query)], what="arithmetic operators", most=MAX_OPERATORS, hint=hint)
+    what = "arithmetic operators inside one another"
+    _refuse("too_many_operators", deepest_operators(query), what=what, most=MAX_OPERATORS_DEEP, hint=hint)
     different: dict[str, nodes.Call] = {}
     for call in calls_in(query):
         if call.function in HISTORIES:

@@ -23,15 +23,29 @@ def calls_in(node: object) -> Iterator[nodes.Call]:
     return _of_kind(nodes.Call, node)
 
 
+def operators_in(node: object) -> Iterator[nodes.Arithmetic]:
+    """Every arithmetic operator under a node, in the order of the text."""
+    return _of_kind(nodes.Arithmetic, node)
+
+
+def deepest_operators(node: object) -> tuple[nodes.Arithmetic, ...]:
+    """The longest row of arithmetic operators under a node of which each has the next inside of it."""
+    below = max((deepest_operators(part) for part in _under(node)), key=len, default=())
+    return (node, *below) if isinstance(node, nodes.Arithmetic) else below
+
+
+def _under(node: object) -> Iterator[object]:
+    if isinstance(node, tuple):
+        yield from node
+    elif isinstance(node, nodes.Node):
+        yield from (getattr(node, attribute) for attribute in _parts(type(node)))
+
+
 def _of_kind(kind: type[_Node], node: object) -> Iterator[_Node]:
     if isinstance(node, kind):
         yield node
-    if isinstance(node, tuple):
-        for item in node:  # pyright: ignore[reportUnknownVariableType] -- a tuple of nodes
-            yield from _of_kind(kind, item)  # pyright: ignore[reportUnknownArgumentType] -- any node
-    elif isinstance(node, nodes.Node):
-        for attribute in _parts(type(node)):
-            yield from _of_kind(kind, getattr(node, attribute))
+    for part in _under(node):
+        yield from _of_kind(kind, part)
 
 
 @functools.cache

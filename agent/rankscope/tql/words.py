@@ -52,6 +52,12 @@ MAX_RELATIONS = 8
 MAX_HISTORIES = 8
 """Different functions of a series: each is a sorting of all rows."""
 
+MAX_OPERATORS = 48
+"""Arithmetic operators: each names what it is about once more in the SQL, to say where the result is missing."""
+
+MAX_OPERATORS_DEEP = 12
+"""Arithmetic operators inside one another: the SQL grows with the square (29 times `%`: 109 kB and half a second)."""
+
 DURATIONS = {
     "ns": 1,
     "us": 1_000,
