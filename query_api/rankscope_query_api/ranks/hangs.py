@@ -1,0 +1,367 @@
+"""Whether a run hangs, who keeps it, and in which collective: a pure judge over where its processes stand.
+
+A collective is over when every rank of its group has come. So of ranks that wait, the earliest collective that is not
+over names the culprit: the ranks that have not entered it; those that entered it with another operation or size; the
+process that died, was stopped, or runs no Python code. Where all have entered the same and none left, nobody is to
+blame but what carries the data. A rank that itself waits in another group is no culprit, but held up by that one.
+
+Nothing is judged before its time: waiting is what ranks do. A wait becomes a verdict after `still_s` without progress,
+and after `times_gap` of the usual time between two collectives of the group, whichever is longer; death, a mismatch
+and a stopped process need no such doubt. Times are of the store's clock: clocks of nodes are never compared.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rankscope_query_api.ranks.mismatches import asks_equal_sizes, elements, family, odd_ones
+from rankscope_query_api.ranks.verdicts import Kind, Verdict, sentence_of
+from rankscope_query_api.standing import Entered, InGroup, ProcessGroup, Standing
+
+THRESHOLDS: Mapping[str, float] = {
+    "still_s": 5.0,
+    "times_gap": 10.0,
+    "stopped_s": 2.0,
+    "stuck_s": 5.0,
+    "alone_s": 30.0,
+    "unheard_s": 15.0,
+}
+"""still_s: no progress for so long, and times_gap: for so many usual times between collectives, is a hang; stopped_s:
+a process stopped for so long; stuck_s: one that runs no Python code while others wait for it, alone_s: while nobody
+does; unheard_s: of a process whose agent was not heard for so long nothing is known any more."""
+
+_LONGEST_S = 600.0
+"""No wait is longer before it is a verdict, however far apart collectives usually are."""
+
+_DIED_WITH_NS = 2 * 10**9
+"""Processes that die within this time died together as far as is known: the agent looks once a second."""
+
+_S = 10**9
+
+_RANK_OF_KIND: Mapping[str, int] = {
+    "size_mismatch": 0,
+    "order_mismatch": 1,
+    "process_dead": 2,
+    "process_stopped": 3,
+    "host_stuck": 4,
+    "rank_missing": 5,
+    "none_left": 6,
+}
+"""Which of several verdicts is the cause: a process that aborts over a size is dead, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """The earliest collective of a group that is not over though some of its ranks have entered it.
+
+    Attributes:
+        group: The group.
+        cseq: Its number.
+        members: Where the ranks of the group stand; one of which nothing is known is not there.
+        unknown: Ranks of the group of which nothing is known.
+        waiting: Those that entered it and have not left.
+        absent: Those that have not entered it.
+        since_ns: Since when the last of those that wait makes no progress.
+        has_lasted: Whether they have waited for long enough to be judged.
+    """
+
+    group: str
+    cseq: int
+    members: Sequence[Standing]
+    unknown: Sequence[int]
+    waiting: Sequence[Standing]
+    absent: Sequence[Standing]
+    since_ns: int
+    has_lasted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    kind: Kind
+    culprits: Sequence[Standing]
+    wait: _Wait | None
+    since_ns: int
+    is_certain: bool
+    why: str
+    unknown: Sequence[int] = ()
+
+
+def judge(
+    standings: Sequence[Standing],
+    groups: Mapping[str, ProcessGroup],
+    *,
+    entered: Sequence[Entered] = (),
+    now_ns: int,
+    thresholds: Mapping[str, float] = THRESHOLDS,
+) -> Verdict | None:
+    """Why a launch does not go on; None: it does, or is over, or nothing can be said yet.
+
+    Args:
+        standings: One of each rank of the launch, in any order.
+        groups: What is known of the groups, by name.
+        entered: Rows of the collectives that are not over, where there are any.
+        now_ns: Now, on the clock of the standings.
+        thresholds: As `THRESHOLDS`.
+    """
+    judged = _Judge(standings, groups, entered=entered, now_ns=now_ns, thresholds=thresholds)
+    found = judged.found()
+    return None if found is None else judged.verdict(found)
+
+
+def open_collectives(standings: Sequence[Standing]) -> Sequence[tuple[str, int]]:
+    """Group and number of the collectives that some rank has entered and not left, for whoever looks up their rows."""
+    lasts: dict[str, set[int]] = {}
+    for standing in standings:
+        for one in standing.groups:
+            if one.is_under_way:
+                lasts.setdefault(one.group, set()).update((one.completed + 1, one.enqueued))
+    return [(group, cseq) for group, found in sorted(lasts.items()) for cseq in sorted(found)]
+
+
+class _Judge:
+    def __init__(
+        self,
+        standings: Sequence[Standing],
+        groups: Mapping[str, ProcessGroup],
+        *,
+        entered: Sequence[Entered],
+        now_ns: int,
+        thresholds: Mapping[str, float],
+    ) -> None:
+        self._standings = sorted(standings, key=lambda standing: standing.rank)
+        self._groups = groups
+        self._entered = {(one.group, one.cseq, one.rank): one for one in entered}
+        self._now_ns = now_ns
+        self._limits = {**THRESHOLDS, **thresholds}
+
+    def found(self) -> _Found | None:
+        waits = [wait for name in self._names() if (wait := self._wait(name)) is not None]
+        found = [one for wait in waits for one in self._of_wait(wait)]
+        found += self._of_processes(waits)
+        return _cause(found, waits)
+
+    def verdict(self, found: _Found) -> Verdict:
+        first = found.culprits[0] if found.culprits else None
+        wait = found.wait
+        op = self._usual_op(wait) if wait else ""
+        waiting = [standing.rank for standing in wait.waiting] if wait else []
+        ranks = [standing.rank for standing in found.culprits] or list(found.unknown)
+        return Verdict(
+            kind=found.kind,
+            ranks=ranks,
+            group=wait.group if wait else "",
+            cseq=wait.cseq if wait else 0,
+            op=op,
+            step=first.step if first else None,
+            phase=first.phase if first else 0,
+            module=self._module(wait) if wait else "",
+            since_ns=found.since_ns,
+            confidence="certain" if found.is_certain else "likely",
+            stack=first.stack if first else "",
+            sentence=sentence_of(found.kind, ranks, where=_place(wait, op), why=found.why, waiting=waiting),
+            waiting=waiting,
+            evidence=self._evidence(found),
+            thresholds=self._limits,
+        )
+
+    def _names(self) -> Sequence[str]:
+        return sorted({one.group for standing in self._standings for one in standing.groups if one.is_under_way})
+
+    def _wait(self, name: str) -> _Wait | None:
+        known = self._groups.get(name)
+        ranks = set(known.ranks) if known and known.ranks else _ranks_in(self._standings, name)
+        # An ended one has left nothing open: it is among those that do not come.
+        members = [standing for standing in self._standings if standing.rank in ranks]
+        cseq = min((standing.in_group(name).completed for standing in members), default=0) + 1
+        inside = [standing for standing in members if _is_inside(standing.in_group(name), cseq)]
+        waiting = [standing for standing in inside if standing.state in ("running", "waiting")]
+        if not inside or any(standing.since_ns is None for standing in waiting):
+            return None
+        since_ns = max(_still_since(standing) for standing in waiting or inside)
+        usual_s = (known.usual_gap_ns if known else 0) / _S
+        patience_s = max(self._limits["still_s"], min(self._limits["times_gap"] * usual_s, _LONGEST_S))
+        return _Wait(
+            group=name,
+            cseq=cseq,
+            members=members,
+            unknown=sorted(ranks - {standing.rank for standing in members}),
+            waiting=waiting,
+            absent=[standing for standing in members if standing.in_group(name).enqueued < cseq],
+            since_ns=since_ns,
+            has_lasted=bool(waiting) and self._age_s(since_ns) >= patience_s,
+        )
+
+    def _of_wait(self, wait: _Wait) -> Sequence[_Found]:
+        """What a wait shows, the process states left aside."""
+        mismatch = self._mismatch(wait)
+        if mismatch is not None:
+            return [mismatch]
+        if not wait.has_lasted:
+            return []
+        absent = [standing for standing in wait.absent if standing.state in ("running", "waiting", "ended")]
+        found: list[_Found] = []
+        # A rank whose row is older than the wait may have come since; of one that nobody heard for long nobody knows.
+        told = [one for one in absent if one.state == "ended" or one.heard_ns >= wait.since_ns]
+        silent = [one for one in absent if one not in told and self._age_s(one.heard_ns) >= self._limits["unheard_s"]]
+        if told:
+            found.append(_Found("rank_missing", told, wait, wait.since_ns, is_certain=False, why=_why_missing(told)))
+        elif silent or wait.unknown:
+            why = "nothing was heard of it" if not silent else "nothing was heard of it for long"
+            found.append(
+                _Found("rank_missing", silent, wait, wait.since_ns, is_certain=False, why=why, unknown=wait.unknown)
+            )
+        if not wait.absent and not wait.unknown and _all_wait(wait):
+            why = "all have entered it, and none has left"
+            found.append(_Found("none_left", wait.waiting, wait, wait.since_ns, is_certain=False, why=why))
+        return found
+
+    def _of_processes(self, waits: Sequence[_Wait]) -> Sequence[_Found]:
+        """What the states of processes show, whoever waits."""
+        found: list[_Found] = []
+        if dead := _first_dead(self._standings):
+            died_ns = min(_died(standing) for standing in dead)
+            why = "its process is gone, without its last word"
+            found.append(_Found("process_dead", dead, _of(waits, dead), died_ns, is_certain=True, why=why))
+        for standing in self._standings:
+            if standing.state not in ("stopped", "stuck"):
+                continue
+            wait = _of(waits, [standing])
+            since_ns = _still_since(standing)
+            if standing.state == "stopped" and self._age_s(since_ns) >= self._limits["stopped_s"]:
+                why = "its process is stopped by a signal"
+                found.append(_Found("process_stopped", [standing], wait, since_ns, is_certain=True, why=why))
+            limit_s = self._limits["stuck_s" if wait else "alone_s"]
+            if standing.state == "stuck" and self._age_s(since_ns) >= limit_s:
+                why = "no Python code runs in it: a call outside Python holds the interpreter"
+                found.append(_Found("host_stuck", [standing], wait, since_ns, is_certain=True, why=why))
+        return found
+
+    def _mismatch(self, wait: _Wait) -> _Found | None:
+        at = {standing.rank: self._entered_at(standing, wait) for standing in wait.members}
+        known = {rank: one for rank, one in at.items() if one is not None}
+        ops = {rank: family(one.op) for rank, one in known.items() if one.op}
+        if odd := odd_ones(ops):
+            return self._differs("order_mismatch", wait, odd, words={rank: _call(known[rank]) for rank in ops})
+        if not any(map(asks_equal_sizes, ops.values())):
+            return None
+        sizes = {rank: elements(one.shape) for rank, one in known.items() if one.shape}
+        if odd := odd_ones({rank: size for rank, size in sizes.items() if size >= 0}):
+            return self._differs("size_mismatch", wait, odd, words={rank: known[rank].shape for rank in sizes})
+        return None
+
+    def _differs(self, kind: Kind, wait: _Wait, odd: Sequence[int], *, words: Mapping[int, str]) -> _Found:
+        culprits = [standing for standing in wait.members if standing.rank in odd]
+        said = "; ".join(f"rank {rank}: {word}" for rank, word in sorted(words.items())[:8])
+        return _Found(kind, culprits, wait, wait.since_ns, is_certain=True, why=said)
+
+    def _entered_at(self, standing: Standing, wait: _Wait) -> InGroup | None:
+        """What a rank entered as the wait's collective; None: nothing, or not known."""
+        one = standing.in_group(wait.group)
+        if one.enqueued == wait.cseq:
+            return one
+        row = self._entered.get((wait.group, wait.cseq, standing.rank))
+        return None if row is None else InGroup(row.group, row.cseq, row.cseq - 1, row.op, row.shape)
+
+    def _usual_op(self, wait: _Wait) -> str:
+        ops = Counter(
+            one.op for standing in wait.waiting if (one := self._entered_at(standing, wait)) is not None and one.op
+        )
+        return ops.most_common(1)[0][0] if ops else ""
+
+    def _module(self, wait: _Wait) -> str:
+        rows = (self._entered.get((wait.group, wait.cseq, standing.rank)) for standing in wait.members)
+        return next((row.module for row in rows if row is not None and row.module), "")
+
+    def _evidence(self, found: _Found) -> Mapping[str, str | int | Sequence[int]]:
+        evidence: dict[str, str | int | Sequence[int]] = {"why": found.why}
+        if found.wait is not None:
+            evidence["waiting"] = [standing.rank for standing in found.wait.waiting]
+            evidence["not_entered"] = [standing.rank for standing in found.wait.absent]
+            evidence["unknown"] = list(found.wait.unknown)
+            evidence["last_entered"] = [one.in_group(found.wait.group).enqueued for one in found.culprits]
+        return evidence
+
+    def _age_s(self, since_ns: int) -> float:
+        return (self._now_ns - since_ns) / _S
+
+
+def _place(wait: _Wait | None, op: str) -> str:
+    return f"{op or 'collective'} #{wait.cseq} of group {wait.group}" if wait else ""
+
+
+def _call(one: InGroup) -> str:
+    return f"{one.op}({one.shape})" if one.shape else one.op
+
+
+def _ranks_in(standings: Sequence[Standing], group: str) -> set[int]:
+    return {standing.rank for standing in standings if any(one.group == group for one in standing.groups)}
+
+
+def _is_inside(one: InGroup, cseq: int) -> bool:
+    return one.enqueued >= cseq > one.completed
+
+
+def _still_since(standing: Standing) -> int:
+    return standing.heard_ns if standing.since_ns is None else standing.since_ns
+
+
+def _all_wait(wait: _Wait) -> bool:
+    """Whether every rank that is in it is there to wait: not those that are dead, stopped or stuck."""
+    inside = [standing for standing in wait.members if _is_inside(standing.in_group(wait.group), wait.cseq)]
+    return len(inside) == len(wait.waiting)
+
+
+def _why_missing(absent: Sequence[Standing]) -> str:
+    if all(standing.state == "ended" for standing in absent):
+        return "it has ended" if len(absent) == 1 else "they have ended"
+    return "it has not entered it" if len(absent) == 1 else "they have not entered it"
+
+
+def _died(standing: Standing) -> int:
+    return standing.heard_ns if standing.died_ns is None else standing.died_ns
+
+
+def _first_dead(standings: Sequence[Standing]) -> Sequence[Standing]:
+    """Those that died first: a launcher ends the others after that."""
+    dead = [standing for standing in standings if standing.state == "dead"]
+    first = min(map(_died, dead), default=0)
+    return [standing for standing in dead if _died(standing) <= first + _DIED_WITH_NS]
+
+
+def _of(waits: Sequence[_Wait], culprits: Sequence[Standing]) -> _Wait | None:
+    """The first wait that one of these could be the reason of."""
+    ranks = {standing.rank for standing in culprits}
+    concerned = [wait for wait in waits if ranks & {standing.rank for standing in wait.members}]
+    return min(concerned, key=lambda wait: wait.since_ns, default=None)
+
+
+def _cause(found: Sequence[_Found], waits: Sequence[_Wait]) -> _Found | None:
+    """The one that explains the others."""
+    held_up = {standing.rank for wait in waits if wait.has_lasted for standing in wait.waiting}
+    own = [
+        one
+        for one in found
+        if one.kind != "rank_missing" or not one.culprits or any(held.rank not in held_up for held in one.culprits)
+    ]
+    if found and not own:
+        return _crossed(found)
+    best = min(own, key=lambda one: (_RANK_OF_KIND[one.kind], one.since_ns), default=None)
+    if best is None or best.kind != "rank_missing":
+        return best
+    return replace(best, culprits=[one for one in best.culprits if one.rank not in held_up])
+
+
+def _crossed(found: Sequence[_Found]) -> _Found:
+    """Each waits for another in another group: they came to their groups in different orders."""
+    first = min(found, key=lambda one: one.since_ns)
+    culprits = {standing.rank: standing for one in found for standing in one.culprits}
+    groups = ", ".join(sorted({one.wait.group for one in found if one.wait}))
+    why = f"each waits for another in another group ({groups})"
+    return _Found(
+        "order_mismatch",
+        [culprits[rank] for rank in sorted(culprits)],
+        first.wait,
+        first.since_ns,
+        False,
+        why,
+    )
