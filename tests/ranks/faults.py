@@ -1,0 +1,113 @@
+"""What goes wrong in a training of the fault suite, as its ranks and its tests both understand it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+RANKS = 4
+"""World size of every training here."""
+
+BLOCKS = 4
+"""Blocks of the trained network: `blocks.0` to `blocks.3`."""
+
+COUNTS = 1000
+"""Elements of the all-reduce that the training loop itself does in each step."""
+
+
+class Kind(StrEnum):
+    """What a rank does wrong at a step."""
+
+    SLOW_INPUT = "slow_input"
+    """Its dataset answers late."""
+
+    OVERFLOW = "overflow"
+    """One block's values leave the range of float32."""
+
+    SKIP = "skip"
+    """It leaves out the loop's all-reduce and writes a report instead, for ever."""
+
+    REORDER = "reorder"
+    """It broadcasts before it reduces; the others do it the other way round."""
+
+    SIZE = "size"
+    """It reduces one element less than the others."""
+
+    STOP = "stop"
+    """SIGSTOP: it stands still, but lives."""
+
+    KILL = "kill"
+    """SIGKILL."""
+
+    RAISE = "raise"
+    """An error of its own code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of one rank.
+
+    Attributes:
+        kind: What goes wrong.
+        rank: On which rank.
+        step: First step that has it.
+        until: First step after the last one that may have it; 0: the first one only.
+        every: It comes each so many steps.
+        ms: How long, where it is a delay.
+        block: Number of the block, where it is in one.
+    """
+
+    kind: Kind
+    rank: int
+    step: int
+    until: int = 0
+    every: int = 1
+    ms: int = 0
+    block: int = 0
+
+    def is_due(self, rank: int, step: int) -> bool:
+        """Whether it happens on this rank at this step."""
+        until = self.until or self.step + 1
+        return rank == self.rank and self.step <= step < until and (step - self.step) % self.every == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A training.
+
+    Attributes:
+        steps: How many steps it has, where nothing ends it before.
+        faults: What goes wrong in it.
+        work_ms: How long each rank computes at least in a step, so that a delay has something to stand out from.
+    """
+
+    steps: int
+    faults: tuple[Fault, ...] = field(default=())
+    work_ms: int = 0
+
+    def due(self, kind: Kind, rank: int, step: int) -> Fault | None:
+        """The fault of a kind that happens on this rank at this step."""
+        found = (fault for fault in self.faults if fault.kind is kind and fault.is_due(rank, step))
+        return next(found, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be trained.
+
+    Attributes:
+        name: Names the ranks' logs.
+        environs: Each rank's whole environment.
+        plan: The training.
+    """
+
+    name: str
+    environs: tuple[Mapping[str, str], ...]
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A rank that has ended: its process id, its exit status (negative: the signal)."""
+
+    pid: int
+    status: int
