@@ -26,7 +26,7 @@ from rankscope._rank import Place, find_rank
 from rankscope._replay import replay
 from rankscope._run import Run
 from rankscope._run_info import RunInfo, WatchDefaults, host_facts
-from rankscope._setting_readers import AgentMode, Fsync, UploadMode
+from rankscope._setting_readers import AgentMode, CollectivesMode, Fsync, UploadMode
 from rankscope._settings import Settings
 from rankscope._spool_export import SpoolExporter
 from rankscope._spooling import discard, find_root, make_spool
@@ -34,6 +34,7 @@ from rankscope._thread_patch import propagate_threads
 from rankscope._tracing_options import RedactHook, TracingOptions
 from rankscope._voice import say
 from rankscope._worker import carried_by, follow, joined_run, worker_place
+from rankscope.collectives.lazy import Awaited
 from rankscope.errors import ConfigError
 from rankscope.spool import SpoolError, SpoolWriter
 from rankscope_proto.identity import uuid7
@@ -78,6 +79,8 @@ class SettingArguments(TypedDict, total=False):
     redact_patterns: Sequence[str]
     redact: RedactHook
     preview_bytes: int
+    collectives: CollectivesMode
+    gc_spans: bool
     propagate_threads: bool
 
 
@@ -199,6 +202,8 @@ def _joined(settings: Settings, place: Place, *, info: RunInfo, tracing: Tracing
     if says:
         run.on_finish(lambda outcome: say(f"run {run.id}, rank 0: {outcome}"))
     ProcessEnd(run).install()
+    if place.process_role is ProcessRole.TRAINER:
+        Awaited(run, is_wanted=settings.collectives != "off", with_gc=settings.gc_spans).begin()
     return run
 
 

@@ -19,6 +19,7 @@ from rankscope_proto.names import Role, SpanKind
 UploadMode = Literal["async", "sync", "spool", "disabled"]
 AgentMode = Literal["process", "thread", "none"]
 Fsync = Literal["second", "always"]
+CollectivesMode = Literal["auto", "off"]
 
 MAX_ID_BYTES = 128
 MAX_AXES = 16
@@ -139,6 +140,12 @@ def _agent(setting: Setting, given: object) -> AgentMode:
     if given in ("process", "thread", "none"):
         return given
     raise ConfigError(f"{setting.variable} is {given!r}: it is process, thread or none")
+
+
+def _collectives(setting: Setting, given: object) -> CollectivesMode:
+    if given not in ("auto", "off"):
+        raise ConfigError(f"{setting.variable} is {given!r}: it is auto or off")
+    return given
 
 
 def _fsync(setting: Setting, given: object) -> Fsync:
@@ -308,6 +315,8 @@ READERS: Mapping[str, Callable[[Setting, object], object]] = {
     "redact_keys": _words,
     "redact_patterns": _patterns,
     "preview_bytes": _preview_bytes,
+    "collectives": _collectives,
+    "gc_spans": _switch,
     "propagate_threads": _switch,
 }
 """How a setting's value is read, by name."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from rankscope._home import data_folder
-from rankscope._setting_readers import READERS, AgentMode, Fsync, Setting, UploadMode
+from rankscope._setting_readers import READERS, AgentMode, CollectivesMode, Fsync, Setting, UploadMode
 from rankscope._tracing_options import SPANS_PER_TRACE
 from rankscope.errors import ConfigError
 from rankscope.privacy import LEAST_PREVIEW, MOST_PREVIEW, PREVIEW_BYTES
@@ -102,6 +102,12 @@ SETTINGS: dict[str, Setting] = {
         str(PREVIEW_BYTES),
         f"Most bytes of a preview of an input, an output or an error, {LEAST_PREVIEW} to {MOST_PREVIEW}.",
     ),
+    "collectives": Setting(
+        "RANKSCOPE_COLLECTIVES", "auto", "auto: collectives of `torch.distributed` are recorded; off: none is."
+    ),
+    "gc_spans": Setting(
+        "RANKSCOPE_GC_SPANS", "1", "0: no spans of garbage collections of 1 ms and more where there are several ranks."
+    ),
     "propagate_threads": Setting(
         "RANKSCOPE_PROPAGATE_THREADS", "0", "1: threads and thread pools begin inside the span that started them."
     ),
@@ -147,6 +153,8 @@ class Settings:
     redact_keys: tuple[str, ...] = ()
     redact_patterns: tuple[str, ...] = ()
     preview_bytes: int = PREVIEW_BYTES
+    collectives: CollectivesMode = "auto"
+    gc_spans: bool = True
     propagate_threads: bool = False
 
     @property
