@@ -32,6 +32,7 @@ def report(processes: Sequence[dict[str, Any]], *, faults: Sequence[str] = (), *
         "status": "running",
         "end": None,
         "launch_list": [{"missing_ranks": []}],
+        "gaps": [],
         "processes": named,
     }
     return {"completeness": completeness, "run": state_of(answer | run, completeness)}

@@ -1,4 +1,4 @@
-"""`rankscope doctor` and `rankscope version`: what is installed, what runs, and whether a run is complete."""
+"""`rankscope doctor` and `rankscope version`: what is installed, what runs, and how a run stands."""
 
 import platform
 from typing import Annotated
@@ -10,7 +10,7 @@ from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._health import environment_lines, environment_report, is_sound
 from rankscope.cli._output import say, say_json, version_line
-from rankscope.cli._run_health import is_whole, run_lines, run_report
+from rankscope.cli._run_page import page_lines, page_status, run_page
 from rankscope.cli._source import AsJson, Home, Project, Source, Url, chosen_folder, named
 from rankscope.up import DataFolder
 
@@ -18,30 +18,34 @@ from rankscope.up import DataFolder
 @app.command("doctor", short_help="What is installed, running, complete.")
 def doctor(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Also check that this run's data is complete.", callback=named)
+        str | None, typer.Argument(metavar="[RUN]", help="Also tell of this run, on one page.", callback=named)
     ] = None,
     home: Home = None,
     url: Url = None,
     project: Project = None,
     as_json: AsJson = False,
 ) -> int:
-    """What is installed and running here; with RUN, whether all its rows arrived. Exit 1 when something does not hold.
+    """What is installed and running here; with RUN, how far what is said of the run can be trusted, and what is said.
 
-    A run that is over is complete or not; of one that runs, only what has arrived is known.
+    Its page has: whether all its rows arrived, what observing costs, how well clocks are known, gaps, whether it hangs,
+    what rules found. A run that is over is complete or not; of one that runs, only what has arrived is known.
+    Exit 1 when something does not hold here or rows are missing, else 4 when the run hangs.
 
     Example: rankscope doctor demo-1
     """
     report = environment_report(DataFolder(chosen_folder(home)), url)
-    of_run = None
+    page = None
     if run:
         with Source(home, url, project).client() as client:
-            of_run = run_report(client, run, project=project)
+            page = run_page(client, run, project=project)
     if as_json:
-        say_json({"environment": report, **(of_run or {"completeness": None, "run": None})})
+        say_json({"environment": report, **(page or {"completeness": None, "run": None})})
     else:
-        for line in [*environment_lines(report), *run_lines(of_run)]:
+        for line in [*environment_lines(report), *page_lines(page)]:
             say(line)
-    return OK if is_sound(report) and (of_run is None or is_whole(of_run)) else FAILED
+    if not is_sound(report):
+        return FAILED
+    return OK if page is None else page_status(page)
 
 
 @app.command("version", short_help="The version of rankscope.")

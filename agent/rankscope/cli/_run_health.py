@@ -51,7 +51,8 @@ def state_of(run: Mapping[str, Any], completeness: Mapping[str, Any]) -> Json:
         completeness: the answer of `GET /runs/{run}/completeness`.
 
     Returns:
-        `open`: the processes whose end has not arrived; `missing_ranks`: the ranks of which nothing has.
+        `open`: the processes whose end has not arrived; `missing_ranks`: the ranks of which nothing has; `gaps`: what
+        was not captured, or lost.
     """
     processes: Sequence[Mapping[str, Any]] = run["processes"]
     launches: Sequence[Mapping[str, Any]] = run["launch_list"]
@@ -64,6 +65,7 @@ def state_of(run: Mapping[str, Any], completeness: Mapping[str, Any]) -> Json:
         "silent_since": run.get("silent_since"),
         "silent_ranks": silent,
         "missing_ranks": sorted({rank for launch in launches for rank in launch["missing_ranks"]}),
+        "gaps": run["gaps"],
         "open": [
             _open_process(entry, known.get(entry["incarnation"], {}))
             for entry in completeness["processes"]
