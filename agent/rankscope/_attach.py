@@ -19,6 +19,7 @@ from typing import cast
 
 from rankscope._host import is_stopped, process_space, process_start
 from rankscope._identity import Identity
+from rankscope._looked_at import may_look, peer_of
 from rankscope.errors import ConfigError, Unavailable
 
 AGENT_FILE = "agent.json"
@@ -170,6 +171,7 @@ class Attachment:
                 self._socket = connection
                 if self._is_closed:
                     return
+            may_look(peer_of(connection))
             connection.sendall(json.dumps(self._request()).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 while line := lines.readline(LINE_BYTES):

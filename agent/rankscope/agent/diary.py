@@ -18,7 +18,7 @@ from rankscope._identity import Identity
 from rankscope._seal import Sealer
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.neighbours import Launch, Neighbour
-from rankscope.spool import SpoolError, SpoolHead, SpoolReader, SpoolWriter
+from rankscope.spool import SpoolError, SpoolHead, SpoolWriter
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import GapCause, ProcessRole
 
@@ -102,7 +102,7 @@ class Diary:
         self._spool = SpoolWriter.create(
             self._root,
             own,
-            key=_key(self._neighbour.folder),
+            key=self._neighbour.key,
             max_bytes=MAX_BYTES,
             any_file_system=self._any_file_system,
         )
@@ -210,11 +210,3 @@ def _identity(head: SpoolHead, now_ns: int, /) -> Identity:
         boot_id=boot_id(),
         process_role=ProcessRole.AGENT,
     )
-
-
-def _key(folder: Path) -> str | None:
-    reader = SpoolReader(folder)
-    try:
-        return reader.key
-    finally:
-        reader.close()

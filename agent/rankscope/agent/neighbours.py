@@ -4,7 +4,7 @@ Promises: a folder is read once; what cannot be read is left out, since whoever 
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -40,11 +40,13 @@ class Neighbour:
         folder: Its spool.
         head: Who it is.
         is_near: Whether its process id means here what it means there: one boot, one pid namespace.
+        key: The API key that its rows are sent with.
     """
 
     folder: Path
     head: SpoolHead
     is_near: bool
+    key: str | None = field(default=None, repr=False)
 
     @property
     def launch(self) -> Launch:
@@ -93,7 +95,7 @@ class Neighbours:
             self._others.add(folder)
             return
         is_near = bool(self._space) and reader.head.process_space == self._space
-        self._living[folder] = Neighbour(folder, reader.head, is_near), reader
+        self._living[folder] = Neighbour(folder, reader.head, is_near, reader.key), reader
 
     def _leave(self, folder: Path) -> None:
         _, reader = self._living.pop(folder)

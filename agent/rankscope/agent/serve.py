@@ -28,6 +28,8 @@ from rankscope.agent.complaints import Complaints
 from rankscope.agent.diary import Diaries
 from rankscope.agent.reception import Reception
 from rankscope.agent.rounds import Rounds, Visitor
+from rankscope.agent.stacks import Stacks
+from rankscope.agent.standings import Standings
 from rankscope.agent.ways import Recorded, ways_of
 from rankscope.errors import RankscopeError
 from rankscope.spool import FolderLock, SpoolError, SpoolHead, SpoolHeldError, stage_out
@@ -162,7 +164,7 @@ class Agent:
 
     def _visitors(self) -> Sequence[Visitor]:
         """Who looks at the processes of this node, and writes into their launches' diaries (`self._diaries`)."""
-        return ()
+        return (Standings(self._diaries, Stacks()),)
 
     def _welcome(self) -> None:
         self._had_guests = True
