@@ -31,6 +31,7 @@ from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.reference import described
 from rankscope_query_api.routes import (
     captures,
+    clocks,
     complete,
     completeness,
     deletion,
@@ -89,6 +90,7 @@ def create_app(
         runs,
         deletion,
         completeness,
+        clocks,
         storage,
         traces,
         trace_steps,

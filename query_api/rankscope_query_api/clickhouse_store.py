@@ -9,6 +9,7 @@ from rankscope_query_api.clickhouse import ClickHouse, Selecting
 from rankscope_query_api.doors import AskedBy, NobodysProject
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.reading.captures import ClickHouseCaptures
+from rankscope_query_api.reading.clocks import ClickHouseClocks
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
 from rankscope_query_api.reading.ledger import ClickHouseLedger
@@ -57,6 +58,7 @@ class ClickHouseStore:
         self.captures = ClickHouseCaptures(self._door)
         self.model = ClickHouseModel(self._door)
         self.ledger = ClickHouseLedger(self._door)
+        self.clocks = ClickHouseClocks(self._door)
         self.storage = ClickHouseStorage(self._door)
 
     async def query(self, statement: str, parameters: Mapping[str, Value]) -> Table:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rankscope_query_api.answers import Key
+from rankscope_query_api.clock_reading import ClockReader
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.trace_store import SpanExporter, TraceDetailReader, TraceReader, TraceStepReader
 from rankscope_query_api.values import (
@@ -255,6 +256,11 @@ class TraceStore(Protocol):
     @property
     def ledger(self) -> LedgerReader:
         """What arrived and what should have."""
+        ...
+
+    @property
+    def clocks(self) -> ClockReader:
+        """How far processes' clocks are from a server's."""
         ...
 
     @property

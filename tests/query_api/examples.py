@@ -34,6 +34,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "show_run": {"path": {"run": story.OTHER_RUN}},
     "list_metrics": {"path": _RUN, "query": {"name": "loss", "limit": 2}},
     "show_completeness": {"path": {"run": story.OTHER_RUN}},
+    "list_clocks": {"path": {"run": story.OTHER_RUN}},
     "list_traces": {"path": _RUN, "query": {"status": "error", "q": "harbour"}},
     "list_project_traces": {"query": {"from": "2026-11-29T00:00:00Z", "kind": "tool", "attribute": "Engine=Harbour"}},
     "list_trace_steps": {"path": _RUN, "query": {"metric": "loss", "min_step": 14, "limit": 1}},
@@ -50,6 +51,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "show_model": {"path": {"run": story.OTHER_RUN}},
     "show_layer_profile": {"path": _RUN, "query": {"statistic": "l2", "role": "grad", "step": 14}},
     "show_findings": {"path": _RUN},
+    "show_hang": {"path": {"run": story.OTHER_RUN}},
     "list_rules": {"path": _RUN, "query": {"rule": "loss_spike", "threshold": "loss_spike.z=8"}},
     "run_sql": {
         "body": {

@@ -294,6 +294,21 @@ def _hit() -> Row:
     }
 
 
+def _clock(server: str, time_ns: int) -> Row:
+    """The clock of the only process of the other run, which measures it itself."""
+    return {
+        "time": time_ns,
+        "of_hi": int.from_bytes(b"L" * 8, "big"),
+        "of_lo": 1,
+        "offset": -1_832_000,
+        "error": 212_000,
+        "drift": 3_100,
+        "rtt": 380_000,
+        "samples": 24,
+        "server": server,
+    }
+
+
 def _neighbours() -> Iterator[pb.Batch]:
     yield Writer(OTHER_RUN, 0, world_size=1).seal(
         sealed_ns=START - 10**12,
@@ -301,6 +316,7 @@ def _neighbours() -> Iterator[pb.Batch]:
         captures=[_kept_values()],
         modules=_modules(),
         hits=[_hit()],
+        clocks=[_clock("gateway-0 boot-7", START - 10**12)],
         events=[_end_of_stream(START)],
     )
     secret = Writer(RUN, 0, project="other", world_size=1, launch=b"\x0c" * 16)
@@ -321,7 +337,9 @@ def _neighbours() -> Iterator[pb.Batch]:
     tensor: Row = {"name": "secret", "module": "secret", "role": 1, "step": 0, "time": START, "nonfinite_count": 9}
     scalar: Row = {"name": "secret", "step": 0, "value": 1.0, "time": START}
     gap: Row = {"class": 1, "cause": "secret", "data_kind": "spans", "count": 1, "start": START}
-    yield secret.seal(spans=[span], tensor_stats=[tensor], scalars=[scalar], gaps=[gap])
+    yield secret.seal(
+        spans=[span], tensor_stats=[tensor], scalars=[scalar], gaps=[gap], clocks=[_clock("secret", START)]
+    )
     yield Writer("secret-run", 0, project="other", world_size=1).seal(scalars=[scalar])
 
 

@@ -11,6 +11,7 @@ from rankscope_query_api.clickhouse import check_ranges
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.reading import (
     captures,
+    clocks,
     deletion,
     export,
     ledger,
@@ -18,6 +19,7 @@ from rankscope_query_api.reading import (
     open_now,
     runs,
     spans,
+    standings,
     tensors,
     totals,
     trace_detail,
@@ -27,7 +29,7 @@ from rankscope_query_api.reading import (
 
 MODULES = (
     *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, model, ledger),
-    deletion,
+    *(clocks, standings, deletion),
 )
 STATEMENTS = [statement for module in MODULES for statement in module.STATEMENTS]
 OF_PROJECT = {

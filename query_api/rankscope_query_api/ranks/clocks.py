@@ -1,0 +1,275 @@
+"""Times of several processes on one clock, each with the bound of its error.
+
+Raw times stay what they are: a `Correction` says what to add to one, and how far that may be off. Clocks of processes
+on one node are one clock: what tells them apart is known exactly, so that the error of the node cancels between them.
+Promises: a time whose clock was not measured has no place among the others (None, never 0); two times closer than
+their errors are not ordered; a clock held against a server that nothing connects with the others' is not corrected.
+"""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rankscope_query_api.clock_reading import ClockReading
+
+Order = Literal["before", "after", "unknown"]
+"""What is known of two moments."""
+
+_S = 10**9
+_MILLION = 10**6
+
+UNKNOWN_DRIFT_PPM = 100
+"""Two quartz clocks drift apart by up to 50 parts in a million each, where nobody has measured by how much."""
+
+KNOWN_DRIFT_PPM = 10
+"""A drift that was measured changes by less, with temperature and with NTP, over minutes."""
+
+LONGEST_REST_NS = 120 * _S
+"""An agent says at least each 60 s what a clock does, and at once where it is off by more than was said. Between rows
+that are farther apart nobody looked, and the clock may have been set at any moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time on the clock that all are put on.
+
+    Attributes:
+        at_ns: ns since the epoch; the raw time where the clock was not measured.
+        error_ns: Bound of its error, either way; None: the clock was not measured.
+        clock: Which clock told it: moments of one clock are ordered whatever their error.
+        own_ns: The time on that clock; None: not told, then `at_ns` orders moments of one clock, too.
+    """
+
+    at_ns: int
+    error_ns: int | None
+    clock: str
+    own_ns: int | None = None
+
+
+def order(first: Moment, second: Moment) -> Order:
+    """Which of two moments was before the other; unknown where they are no farther apart than their errors."""
+    if first.clock == second.clock and first.own_ns is not None and second.own_ns is not None:
+        apart, error = second.own_ns - first.own_ns, 0
+    elif first.clock == second.clock:
+        apart, error = second.at_ns - first.at_ns, 0
+    elif first.error_ns is None or second.error_ns is None:
+        return "unknown"
+    else:
+        apart, error = second.at_ns - first.at_ns, first.error_ns + second.error_ns
+    if abs(apart) <= error:
+        return "unknown"
+    return "before" if apart > 0 else "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """What something else than exchanges with a server tells of a clock.
+
+    Attributes:
+        until_ns: Up to which corrected time it holds; the last one holds for good.
+        shift_ns: Added to times that are corrected already.
+        error_ns: Bound of their error then.
+    """
+
+    until_ns: int
+    shift_ns: int
+    error_ns: int
+
+
+class Correction:
+    """Puts the times of a run's processes on one server's clock.
+
+    Args:
+        readings: What was measured, in any order.
+        shifts: By clock: what refines it, in order of time.
+
+    Attributes:
+        server: Whose clock times are put on: the one most processes were held against; "": none was measured.
+    """
+
+    def __init__(
+        self, readings: Iterable[ClockReading], *, shifts: Mapping[str, Sequence[Shift]] | None = None
+    ) -> None:
+        self._readings = tuple(readings)
+        self._shifts = shifts or {}
+        self._clocks = _Clocks(self._readings)
+        self._seen = frozenset(one.incarnation for one in self._readings)
+        by_server = Counter(server for server, _ in {(one.server, one.incarnation) for one in self._readings})
+        self.server = min(by_server, key=lambda server: (-by_server[server], server), default="")
+        self._tracks = _tracks(self._readings, self._clocks, self.server)
+
+    @property
+    def readings(self) -> Sequence[ClockReading]:
+        """What was measured."""
+        return self._readings
+
+    def refined(self, shifts: Mapping[str, Sequence[Shift]]) -> "Correction":
+        """The same with what else is known, by clock (`clock_of`)."""
+        return Correction(self._readings, shifts=shifts)
+
+    def is_measured(self, incarnation: str) -> bool:
+        """Whether a process's times can be put on the clock."""
+        return self.clock_of(incarnation) in self._tracks or self.clock_of(incarnation) in self._shifts
+
+    def is_foreign(self, incarnation: str) -> bool:
+        """Whether a process's clock was held against a server only that nothing connects with the others'."""
+        return not self.is_measured(incarnation) and incarnation in self._seen
+
+    def clock_of(self, incarnation: str) -> str:
+        """The clock that told a process's times, by one of the processes that share it."""
+        return self._clocks.place(incarnation)[0]
+
+    def at(self, incarnation: str, wall_ns: int) -> tuple[int, int] | None:
+        """What to add to a time, and the bound of the error, either way, both in ns.
+
+        Args:
+            incarnation: Whose time it is, 32 hexadecimal digits.
+            wall_ns: What its wall clock said, ns since the epoch.
+
+        Returns:
+            None: the clock was not measured, so the time has no place among those of others.
+        """
+        clock, before = self._clocks.place(incarnation)
+        at_ns = wall_ns + before
+        found = [track.at(at_ns) for track in self._tracks.get(clock, ())]
+        offset, error = min(found, key=lambda one: one[1], default=(0, -1))
+        shift = _shift_at(self._shifts.get(clock, ()), at_ns + offset)
+        if shift is not None:
+            offset, error = offset + shift.shift_ns, shift.error_ns
+        return None if error < 0 else (before + offset, error)
+
+    def moment(self, incarnation: str, wall_ns: int) -> Moment:
+        """The same as a moment that can be ordered."""
+        clock, before = self._clocks.place(incarnation)
+        found = self.at(incarnation, wall_ns)
+        if found is None:
+            return Moment(wall_ns, None, clock, wall_ns + before)
+        return Moment(wall_ns + found[0], found[1], clock, wall_ns + before)
+
+
+def _shift_at(shifts: Sequence[Shift], at_ns: int) -> Shift | None:
+    return next((shift for shift in shifts if at_ns < shift.until_ns), shifts[-1] if shifts else None)
+
+
+class _Clocks:
+    """Which processes share a clock, and what is between their wall clocks.
+
+    An agent that measures writes a row for each process of its node at once: all with one time of the server, each
+    with the time of its own wall clock. So the difference of two is exact, however wrong the exchange was.
+    """
+
+    def __init__(self, readings: Sequence[ClockReading]) -> None:
+        self._above: dict[str, tuple[str, int]] = {}
+        rounds = dict[tuple[str, str, int], ClockReading]()
+        for one in readings:
+            first = rounds.setdefault((one.agent, one.server, one.server_ns), one)
+            self._join(one.incarnation, first.incarnation, first.at_ns - one.at_ns)
+
+    def place(self, incarnation: str) -> tuple[str, int]:
+        """The process whose wall clock stands for the clock, and what to add to a time of this one to get its."""
+        shift = 0
+        while incarnation in self._above:
+            incarnation, more = self._above[incarnation]
+            shift += more
+        return incarnation, shift
+
+    def _join(self, incarnation: str, other: str, between_ns: int) -> None:
+        (root, shift), (other_root, other_shift) = self.place(incarnation), self.place(other)
+        if root != other_root:
+            self._above[root] = (other_root, between_ns + other_shift - shift)
+
+
+class _Track:
+    """What one clock did against a server, over time.
+
+    Args:
+        readings: In order of time, on the clock's own wall clock; at least one.
+    """
+
+    def __init__(self, readings: Sequence[ClockReading]) -> None:
+        self.readings = readings
+        self._times = [one.at_ns for one in readings]
+
+    def at(self, at_ns: int) -> tuple[int, int]:
+        """Offset and the bound of its error."""
+        place = bisect_right(self._times, at_ns)
+        if 0 < place < len(self.readings):
+            return _between(self.readings[place - 1], self.readings[place], at_ns)
+        return _beyond(self.readings[0 if place == 0 else -1], at_ns)
+
+
+def _said(reading: ClockReading, at_ns: int) -> int:
+    """The offset that a reading says for another moment."""
+    return reading.offset_ns + (reading.drift or 0) * (at_ns - reading.at_ns) // _S
+
+
+def _beyond(reading: ClockReading, at_ns: int) -> tuple[int, int]:
+    ppm = UNKNOWN_DRIFT_PPM if reading.drift is None else KNOWN_DRIFT_PPM
+    return _said(reading, at_ns), reading.error_ns + abs(at_ns - reading.at_ns) * ppm // _MILLION
+
+
+def _between(first: ClockReading, last: ClockReading, at_ns: int) -> tuple[int, int]:
+    """On the straight line between two readings; where the second is not what the first foretold, so much less sure."""
+    whole, past = last.at_ns - first.at_ns, at_ns - first.at_ns
+    offset = first.offset_ns + (last.offset_ns - first.offset_ns) * past // whole
+    surprise = abs(last.offset_ns - _said(first, last.at_ns))
+    error = max(first.error_ns, last.error_ns)
+    if whole > LONGEST_REST_NS:
+        return offset, error + surprise + min(past, whole - past) * KNOWN_DRIFT_PPM // _MILLION
+    return offset, error + surprise * past // whole
+
+
+_Pieces = dict[tuple[str, str], dict[int, ClockReading]]
+
+
+def _tracks(readings: Sequence[ClockReading], clocks: _Clocks, server: str) -> Mapping[str, Sequence[_Track]]:
+    """By clock, what it did against the server, directly or over servers that were held against each other."""
+    pieces: _Pieces = defaultdict(dict)
+    for one in readings:
+        clock, shift = clocks.place(one.incarnation)
+        moved = replace(one, at_ns=one.at_ns + shift, offset_ns=one.offset_ns - shift)
+        pieces[clock, one.server][moved.at_ns] = moved
+    found = {of: _Track([by_time[at] for at in sorted(by_time)]) for of, by_time in pieces.items()}
+    tracks: dict[str, list[_Track]] = defaultdict(list)
+    links: dict[str, _Track | None] = {server: None}
+    waiting = set(found)
+    while usable := [of for of in sorted(waiting) if of[1] in links]:
+        for of in usable:
+            clock, held_against = of
+            tracks[clock].append(_over(found[of], links[held_against]))
+            waiting.discard(of)
+            _link(links, clock, tracks[clock][0], [found[other] for other in sorted(waiting) if other[0] == clock])
+    return tracks
+
+
+def _over(track: _Track, link: _Track | None) -> _Track:
+    """A track against one server, made one against the server that a link leads to."""
+    if link is None:
+        return track
+    return _Track([_added(one, link.at(one.server_ns)) for one in track.readings])
+
+
+def _added(reading: ClockReading, link: tuple[int, int]) -> ClockReading:
+    return replace(reading, offset_ns=reading.offset_ns + link[0], error_ns=reading.error_ns + link[1])
+
+
+def _link(links: dict[str, _Track | None], clock: str, known: _Track, others: Sequence[_Track]) -> None:
+    """What a clock that was held against two servers tells of the one against the other."""
+    for track in others:
+        server = track.readings[0].server
+        if server not in links:
+            links[server] = _Track([_difference(one, known.at(one.at_ns), clock=clock) for one in track.readings])
+
+
+def _difference(reading: ClockReading, known: tuple[int, int], *, clock: str) -> ClockReading:
+    offset, error = known
+    return ClockReading(
+        clock,
+        reading.agent,
+        reading.server,
+        at_ns=reading.server_ns,
+        offset_ns=offset - reading.offset_ns,
+        error_ns=error + reading.error_ns,
+    )

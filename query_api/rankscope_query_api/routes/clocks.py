@@ -1,0 +1,135 @@
+"""How far apart the clocks of a run's processes are, and how surely that is known."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from rankscope_query_api.answers import Json, json_answer, moment
+from rankscope_query_api.clock_reading import ClockHolder, ClockReading
+from rankscope_query_api.ranks.clocks import Correction
+from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
+from rankscope_query_api.store import TraceStore
+from rankscope_query_api.values import RunKey
+
+router = APIRouter(prefix=PREFIX, tags=["runs"])
+
+RANKS_NAMED = 20
+"""Most ranks that a sentence names."""
+
+
+class ClocksQuery(InProject):
+    """Whose clocks."""
+
+    launch: str | None = Field(default=None, max_length=64, description="Launch id or attempt; left out: the latest.")
+
+
+@router.get("/runs/{run}/clocks")
+async def list_clocks(request: Request, run: Run, *, query: Annotated[ClocksQuery, Query()]) -> Response:
+    """Lists how far the clocks of a launch's trainers and their workers were from the server's, and how surely.
+
+    Each is shown as it was measured last. `offset_ns` added to a raw time of the process gives the server's; stored
+    times stay raw. Times of processes with one `clock` compare exactly, whatever `error_ns` says. `clock_state` is
+    `measured`, `unmeasured`, or `foreign`: held against a server that nothing connects with `server`. What is not
+    measured has no order among the others.
+    """
+    store = store_of(request)
+    key = RunKey(query.project, run)
+    launches = await launches_of(store, key)
+    launch = launch_named(launches, query.launch, among=[one.launch_id for one in launches])
+    launch_id = launch.launch_id if launch is not None else ""
+    holders = await store.clocks.holders(key, launch_id)
+    correction = await correction_of(store, key, launch_id)
+    return json_answer(
+        {
+            "run_id": run,
+            "launch_id": launch_id,
+            **clock_json(correction, holders),
+            "servers": sorted({one.server for one in correction.readings}),
+            "warnings": _warnings(correction, holders),
+            "items": _items(correction, holders),
+        }
+    )
+
+
+async def correction_of(
+    store: TraceStore, key: RunKey, launch: str | None, *, between: tuple[int, int] | None = None
+) -> Correction:
+    """What puts a launch's times on one clock.
+
+    Args:
+        store: What it is read from.
+        key: The run.
+        launch: Launch id; None: all launches of the run.
+        between: First and last raw time, ns since the epoch, that it is asked about; None: any.
+    """
+    return Correction(await store.clocks.readings(key, launch, between=between))
+
+
+def clock_json(correction: Correction, holders: Sequence[ClockHolder]) -> dict[str, Json]:
+    """What an answer says of the clock that its times are on: `applied`, `server`, `error_ns`, `unmeasured_ranks`.
+
+    `error_ns` is the greatest bound among these processes when each was last heard of; None: none was measured.
+    """
+    found = [correction.at(one.incarnation, one.heard_ns) for one in holders]
+    return {
+        "applied": any(one is not None for one in found),
+        "server": correction.server,
+        "error_ns": max((one[1] for one in found if one is not None), default=None),
+        "unmeasured_ranks": unmeasured_ranks(correction, holders),
+    }
+
+
+def unmeasured_ranks(correction: Correction, holders: Sequence[ClockHolder]) -> list[int]:
+    """The ranks with a trainer whose times have no place among the others', ascending."""
+    return sorted({one.rank for one in holders if not one.is_worker and not correction.is_measured(one.incarnation)})
+
+
+def _items(correction: Correction, holders: Sequence[ClockHolder]) -> list[Json]:
+    last = {one.incarnation: one for one in sorted(correction.readings, key=lambda one: one.at_ns)}
+    return [_item(correction, holder, last.get(holder.incarnation)) for holder in holders]
+
+
+def _item(correction: Correction, holder: ClockHolder, reading: ClockReading | None) -> dict[str, Json]:
+    state = "foreign" if correction.is_foreign(holder.incarnation) else "measured"
+    return {
+        "rank": holder.rank,
+        "process_role": "worker" if holder.is_worker else "trainer",
+        "node": holder.node,
+        "incarnation": holder.incarnation,
+        "clock": correction.clock_of(holder.incarnation),
+        "clock_state": state if reading is not None else "unmeasured",
+        **moment("measured", None if reading is None else reading.at_ns),
+        "offset_ns": None if reading is None else reading.offset_ns,
+        "error_ns": None if reading is None else reading.error_ns,
+        "drift_ns_per_s": None if reading is None else reading.drift,
+        "rtt_ns": None if reading is None else reading.rtt_ns,
+        "samples": 0 if reading is None else reading.samples,
+        "server": "" if reading is None else reading.server,
+    }
+
+
+def _warnings(correction: Correction, holders: Sequence[ClockHolder]) -> list[str]:
+    trainers = [one for one in holders if not one.is_worker]
+    foreign = sorted({one.rank for one in trainers if correction.is_foreign(one.incarnation)})
+    never = sorted(set(unmeasured_ranks(correction, holders)) - set(foreign))
+    found: list[str] = []
+    if never:
+        found.append(
+            f"the clocks of {_ranks(never)} were not measured, so their times have no place among those of other "
+            "nodes: is an agent process (RANKSCOPE_AGENT=process) on their node, and does it reach the gateway?"
+        )
+    if foreign:
+        found.append(
+            f"the clocks of {_ranks(foreign)} were held against another gateway's than {correction.server!r}, and no "
+            "agent was held against both: name all gateways in RANKSCOPE_ENDPOINT on every node"
+        )
+    return found
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:RANKS_NAMED]))
+    more = f" and {len(ranks) - RANKS_NAMED} more" if len(ranks) > RANKS_NAMED else ""
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}{more}"
