@@ -16,6 +16,8 @@ from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.model import ClickHouseModel
 from rankscope_query_api.reading.runs import ClickHouseRuns
 from rankscope_query_api.reading.spans import ClickHouseSpans
+from rankscope_query_api.reading.standings import ClickHouseStandings
+from rankscope_query_api.reading.step_trees import ClickHouseStepTrees
 from rankscope_query_api.reading.storage import ClickHouseStorage
 from rankscope_query_api.reading.tensors import ClickHouseTensors
 from rankscope_query_api.reading.trace_detail import ClickHouseTraceDetail
@@ -54,11 +56,13 @@ class ClickHouseStore:
         self.trace_steps = ClickHouseTraceSteps(self._door)
         self.export = ClickHouseExport(self._door)
         self.spans = ClickHouseSpans(self._door)
+        self.step_trees = ClickHouseStepTrees(self._door)
         self.tensors = ClickHouseTensors(self._door)
         self.captures = ClickHouseCaptures(self._door)
         self.model = ClickHouseModel(self._door)
         self.ledger = ClickHouseLedger(self._door)
         self.clocks = ClickHouseClocks(self._door)
+        self.standing = ClickHouseStandings(self._door)
         self.storage = ClickHouseStorage(self._door)
 
     async def query(self, statement: str, parameters: Mapping[str, Value]) -> Table:

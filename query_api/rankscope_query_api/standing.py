@@ -1,8 +1,10 @@
-"""Where processes stand, as the agent process of their node saw them from outside; plain values."""
+"""Where processes stand, as the agent process of their node saw them from outside; values and their reader."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
+
+from rankscope_query_api.values import RunKey
 
 State = Literal["running", "waiting", "stopped", "stuck", "dead", "ended"]
 """running: it runs Python code; waiting: in a collective; stopped: by a signal; stuck: no Python code runs; dead: gone
@@ -102,3 +104,38 @@ class Entered:
     op: str
     shape: str
     module: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLaunch:
+    """A launch that some agent says something of.
+
+    Attributes:
+        key: The run.
+        launch: Launch id, 32 hex digits.
+        told_ns: When the last row was written, on its agent's clock: another one tells that there is news.
+    """
+
+    key: RunKey
+    launch: str
+    told_ns: int
+
+
+class StandingReader(Protocol):
+    """Where the processes of a run stand; rows about it are kept for a day."""
+
+    async def standings(self, key: RunKey, launch: str) -> tuple[Sequence[Standing], int]:
+        """One of each rank of the launch, by rank, of the process heard last; and now, on the store's clock."""
+        ...
+
+    async def groups(self, key: RunKey, launch: str, *, names: Sequence[str]) -> Mapping[str, ProcessGroup]:
+        """What the recorded collectives say of these groups, by name."""
+        ...
+
+    async def entered(self, key: RunKey, launch: str, *, of: Sequence[tuple[str, int]]) -> Sequence[Entered]:
+        """The rows of these collectives (group, number), which need not be over."""
+        ...
+
+    async def live(self, *, limit: int) -> Sequence[LiveLaunch]:
+        """The launches of all projects about which rows came within the last hour, the latest first."""
+        ...

@@ -12,6 +12,8 @@ from typing import Protocol
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clock_reading import ClockReader
 from rankscope_query_api.limits import Asker
+from rankscope_query_api.standing import StandingReader
+from rankscope_query_api.step_rows import StepTreeReader
 from rankscope_query_api.trace_store import SpanExporter, TraceDetailReader, TraceReader, TraceStepReader
 from rankscope_query_api.values import (
     CaptureFilter,
@@ -19,7 +21,6 @@ from rankscope_query_api.values import (
     Digest,
     Launch,
     LedgerEntry,
-    PathTotal,
     Process,
     ProfileFilter,
     Record,
@@ -112,10 +113,6 @@ class SpanReader(Protocol):
 
     async def launches_of_step(self, key: RunKey, step: int) -> Mapping[str, int]:
         """Launch ids whose step traces have this step, with their world size."""
-        ...
-
-    async def step_paths(self, key: RunKey, launch: str, *, step: int) -> Sequence[PathTotal]:
-        """What each rank did at each path of the step's trace."""
         ...
 
     async def step_spans(self, key: RunKey, launch: str, *, step: int, rank: int) -> Table:
@@ -239,6 +236,11 @@ class TraceStore(Protocol):
         ...
 
     @property
+    def step_trees(self) -> StepTreeReader:
+        """What the rows of a step come to."""
+        ...
+
+    @property
     def tensors(self) -> TensorReader:
         """Tensor statistics."""
         ...
@@ -261,6 +263,11 @@ class TraceStore(Protocol):
     @property
     def clocks(self) -> ClockReader:
         """How far processes' clocks are from a server's."""
+        ...
+
+    @property
+    def standing(self) -> StandingReader:
+        """Where processes stand."""
         ...
 
     @property

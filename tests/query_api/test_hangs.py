@@ -81,6 +81,23 @@ def test_a_rank_that_has_ended_is_missing_and_not_dead() -> None:
     assert "it has ended" in found.sentence
 
 
+def test_the_frame_of_the_one_that_is_missing_is_told() -> None:
+    stack = '[{"thread": "MainThread", "frames": ["load (data.py:7)", "main (train.py:3)"]}]'
+    late = replace(standing(1, 2, 2, state="running"), stack=stack)
+
+    found = verdict([waiting(0), late, waiting(2)])
+
+    assert (found.stack, found.evidence["frame"]) == (stack, "load (data.py:7)")
+    assert "it has not entered it; it is in load (data.py:7)" in found.sentence
+    assert "frame" not in verdict([waiting(0), replace(late, stack='{"no": "frames"}'), waiting(2)]).evidence
+
+
+def test_a_row_of_a_rank_that_runs_shows_a_moment_and_no_wait() -> None:
+    inside = standing(0, 3, 2, state="running", still_s=7)
+
+    assert is_quiet([inside, standing(1, 9, 9, state="running"), standing(2, 8, 7, state="running")])
+
+
 def test_another_operation_in_the_same_place_is_an_order_mismatch() -> None:
     found = verdict([waiting(0), waiting(1, op="broadcast"), waiting(2)])
 

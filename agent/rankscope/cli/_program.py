@@ -14,6 +14,7 @@ from rankscope.cli import (
     _captures,
     _doctor,
     _explain,
+    _hang,
     _keys,
     _profile,
     _read,
@@ -34,7 +35,7 @@ from rankscope.up import UpError
 
 COMMANDS = (
     *(_summary, _up, _agent, _read, _sql, _explain, _tail, _trace, _traces, _captures, _profile, _removal),
-    *(_doctor, _services, _keys),
+    *(_hang, _doctor, _services, _keys),
 )
 """The modules whose commands `app` has because they are imported."""
 
@@ -55,6 +56,7 @@ ORDER = (
         "captures",
         "profile",
         "hits",
+        "hang",
         "runs",
         "rm",
         "doctor",

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankscope_query_api.ranks.mismatches import asks_equal_sizes, elements, family, odd_ones
-from rankscope_query_api.ranks.verdicts import Kind, Verdict, sentence_of
+from rankscope_query_api.ranks.verdicts import Kind, Verdict, innermost, sentence_of
 from rankscope_query_api.standing import Entered, InGroup, ProcessGroup, Standing
 
 THRESHOLDS: Mapping[str, float] = {
@@ -158,7 +158,13 @@ class _Judge:
             since_ns=found.since_ns,
             confidence="certain" if found.is_certain else "likely",
             stack=first.stack if first else "",
-            sentence=sentence_of(found.kind, ranks, where=_place(wait, op), why=found.why, waiting=waiting),
+            sentence=sentence_of(
+                found.kind,
+                ranks,
+                where=_place(wait, op),
+                why=_with_frame(found),
+                waiting=waiting,
+            ),
             waiting=waiting,
             evidence=self._evidence(found),
             thresholds=self._limits,
@@ -174,7 +180,9 @@ class _Judge:
         members = [standing for standing in self._standings if standing.rank in ranks]
         cseq = min((standing.in_group(name).completed for standing in members), default=0) + 1
         inside = [standing for standing in members if _is_inside(standing.in_group(name), cseq)]
-        waiting = [standing for standing in inside if standing.state in ("running", "waiting")]
+        # Of one that runs, a row shows a moment only: most of those are over before the row is read.
+        waiting = [standing for standing in inside if standing.state == "waiting"]
+        inside = [standing for standing in inside if standing.state != "running"]
         if not inside or any(standing.since_ns is None for standing in waiting):
             return None
         since_ns = max(_still_since(standing) for standing in waiting or inside)
@@ -274,6 +282,8 @@ class _Judge:
 
     def _evidence(self, found: _Found) -> Mapping[str, str | int | Sequence[int]]:
         evidence: dict[str, str | int | Sequence[int]] = {"why": found.why}
+        if found.culprits and (frame := innermost(found.culprits[0].stack)):
+            evidence["frame"] = frame
         if found.wait is not None:
             evidence["waiting"] = [standing.rank for standing in found.wait.waiting]
             evidence["not_entered"] = [standing.rank for standing in found.wait.absent]
@@ -283,6 +293,12 @@ class _Judge:
 
     def _age_s(self, since_ns: int) -> float:
         return (self._now_ns - since_ns) / _S
+
+
+def _with_frame(found: _Found) -> str:
+    """Why it is so, and in which frame the culprit is, where that says more than who waits."""
+    frame = innermost(found.culprits[0].stack) if len(found.culprits) == 1 else ""
+    return f"{found.why}; it is in {frame}" if frame and found.kind in ("rank_missing", "host_stuck") else found.why
 
 
 def _place(wait: _Wait | None, op: str) -> str:

@@ -1,8 +1,9 @@
 """What a judge of hangs says: the verdict, and its sentence for a reader."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal[
     "rank_missing",
@@ -77,6 +78,15 @@ def sentence_of(kind: Kind, ranks: Sequence[int], *, where: str, why: str, waiti
             return f"{who} entered {where}, and none has left: look at what connects them"
         case "process_dead" | "process_stopped" | "host_stuck":
             return f"{who}: {why}{others}"
+
+
+def innermost(stack: str) -> str:
+    """The innermost frame of the first thread of a stack; "": none was taken."""
+    try:
+        threads: Any = json.loads(stack) if stack else None
+        return str(threads[0]["frames"][0]) if threads else ""
+    except (ValueError, TypeError, KeyError, IndexError):
+        return ""
 
 
 def named(ranks: Sequence[int]) -> str:

@@ -1,0 +1,144 @@
+"""A run that hangs, over HTTP: rows as agents write them, of clocks that lie, with what the ledger knows."""
+
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from rankscope_proto.names import Phase, ProcessRole
+from tests.ground.stores import FrontProcess, Store
+from tests.proto.batches import insert, migrate
+from tests.query_api.asking import error_in, get
+from tests.query_api.batches import Row, S, Writer
+from tests.query_api.conftest import over
+
+HOURS_OFF = 5 * 3600 * S
+"""By which the clock of one node's agent is wrong."""
+
+
+def _row(
+    rank: int, now: int, *, state: str = "waiting", done: int = 3, still_s: float | None = 7, **more: object
+) -> Row:
+    incarnation = Writer("x", rank).seal().header.incarnation
+    return {
+        "time": now,
+        "of_hi": int.from_bytes(incarnation[:8], "big"),
+        "of_lo": int.from_bytes(incarnation[8:], "big"),
+        "state": state,
+        "group": "0",
+        "enqueued": done + (state in ("waiting", "dead")),
+        "completed": done,
+        "op": "all_reduce",
+        "shape": "64x64",
+        "since": None if still_s is None else now - int(still_s * S),
+        "step": 12,
+        "phase": Phase.BACKWARD.code,
+        "stack": '[{"frame": "train.py:7"}]' if state != "waiting" else "",
+        **more,
+    }
+
+
+def _told(run: str, rows: Sequence[Sequence[Row]], *, received: int, offsets: Sequence[int]) -> Iterator[object]:
+    """The batches of a run with an agent for each sequence of rows, and of its three trainers."""
+    for rank in range(3):
+        collective: Row = {
+            "entry": received - 60 * S,
+            "group": "0",
+            "group_ranks": "0-2",
+            "cseq": 4,
+            "op": "all_reduce",
+            "shape": "64x64",
+            "module": "layers.1",
+        }
+        made = Writer(run, rank, world_size=3).seal(sealed_ns=received, collectives=[collective] if rank == 0 else [])
+        made.received = received
+        yield made
+    for number, (own, offset) in enumerate(zip(rows, offsets, strict=True)):
+        agent = Writer(run, -1, launch=b"L" * 16, role=ProcessRole.AGENT)
+        made = agent.seal(sealed_ns=received + offset, standings=own)
+        made.header.incarnation = bytes([200 + number]) * 16
+        made.received = received
+        yield made
+
+
+@pytest.fixture(scope="module")
+def hanging(front_process: FrontProcess) -> Iterator[Store]:
+    """A run whose rank 1 did not come, one that goes on, and one that is known from its ledger alone."""
+    store = Store(front_process.url)
+    migrate(store.client)
+    now = time.time_ns()
+    off = now + HOURS_OFF
+    missing = [
+        [_row(0, now), _row(1, now, state="running", still_s=9), _row(0, now - 5 * S, done=2)],
+        [_row(2, off)],
+    ]
+    well = [[_row(rank, now, state="running", still_s=None) for rank in range(3)]]
+    made = [
+        *_told("hangs", missing, received=now, offsets=(0, HOURS_OFF)),
+        *_told("runs", well, received=now, offsets=(0,)),
+        Writer("untold", 0).seal(sealed_ns=now),
+        Writer("hangs", 0, project="other").seal(sealed_ns=now),
+    ]
+    insert(store.client, *made)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    yield store
+    store.drop()
+
+
+@pytest_asyncio.fixture
+async def api(hanging: Store) -> AsyncIterator[httpx.AsyncClient]:
+    """The service over it."""
+    async with over(hanging) as opened:
+        yield opened
+
+
+async def test_a_rank_that_did_not_come_is_named_whatever_the_clocks_of_the_agents_say(api: httpx.AsyncClient) -> None:
+    found = await get(api, "/api/v1/runs/hangs/hang", threshold="unheard_s=80000")
+
+    verdict = found["verdict"]
+    assert (verdict["kind"], verdict["ranks"], verdict["group"], verdict["seq"]) == ("rank_missing", [1], "0", 4)
+    assert (verdict["op"], verdict["module"], verdict["phase"], verdict["step"]) == (
+        "all_reduce",
+        "layers.1",
+        "backward",
+        12,
+    )
+    assert verdict["stack"] == [{"frame": "train.py:7"}]
+    assert found["waiting"] == [0, 2]
+    assert [(one["rank"], one["state"], one["seq"], one["over"]) for one in found["processes"]] == [
+        (0, "waiting", 4, 3),
+        (1, "running", 3, 3),
+        (2, "waiting", 4, 3),
+    ]
+    assert int(found["as_of_ns"]) - int(verdict["since_ns"]) >= 7 * S
+
+
+async def test_a_run_that_goes_on_has_no_verdict_and_shows_its_processes(api: httpx.AsyncClient) -> None:
+    found = await get(api, "/api/v1/runs/runs/hang")
+
+    assert (found["verdict"], found["waiting"]) == (None, [])
+    assert [one["since_ns"] for one in found["processes"]] == [None] * 3
+
+
+async def test_thresholds_are_shown_and_can_be_changed(api: httpx.AsyncClient) -> None:
+    found = await get(api, "/api/v1/runs/hangs/hang", threshold="still_s=86400")
+
+    assert found["verdict"] is None
+    assert found["thresholds"]["still_s"] == 86400
+    for wrong in ("still_s", "stil_s=3", "still_s=-1", "still_s=nan"):
+        error = error_in(await api.get("/api/v1/runs/hangs/hang", params={"threshold": wrong}), status=422)
+        assert "still_s" in error["expected"]
+
+
+async def test_a_run_that_no_agent_tells_of_is_not_judged_and_says_so(api: httpx.AsyncClient) -> None:
+    found = await get(api, "/api/v1/runs/untold/hang")
+
+    assert (found["verdict"], found["processes"]) == (None, [])
+    assert "no agent says" in found["warnings"][0]
+
+
+async def test_another_project_s_run_of_the_same_name_shows_nothing_of_it(api: httpx.AsyncClient) -> None:
+    found = await get(api, "/api/v1/runs/hangs/hang", project="other")
+
+    assert (found["verdict"], found["processes"]) == (None, [])
