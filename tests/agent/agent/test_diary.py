@@ -14,6 +14,7 @@ from rankscope.spool import SpoolReader, spools
 from rankscope_proto.names import EventKind, ProcessRole
 from rankscope_proto.v1.batch_pb2 import Batch
 from tests.agent.agent.spools import Trainer
+from tests.agent.agent.standing_rows import batches_of_agents
 from tests.ground.processes import wait_until
 
 
@@ -37,16 +38,7 @@ def neighbours(root: Path) -> tuple[Neighbour, ...]:
 
 
 def said(root: Path) -> list[Batch]:
-    """The batches of agents in a root, in order."""
-    found: list[Batch] = []
-    for folder in spools(root):
-        reader = SpoolReader(folder)
-        frame = reader.next(0) if reader.head.process_role == ProcessRole.AGENT.code else None
-        while frame is not None:
-            found.append(Batch.FromString(frame.payload))
-            frame = reader.next(frame.seq + 1)
-        reader.close()
-    return found
+    return list(batches_of_agents(root))
 
 
 def words(batch: Batch) -> list[str]:

@@ -13,10 +13,8 @@ from rankscope.agent.diary import Diaries
 from rankscope.agent.rounds import Rounds
 from rankscope.agent.stacks import Stacks
 from rankscope.agent.standings import Standings
-from rankscope.spool import SpoolHead, SpoolReader, spools
-from rankscope.testing import rows_of
-from rankscope_proto.names import Phase, ProcessRole
-from rankscope_proto.v1.batch_pb2 import Batch
+from rankscope_proto.names import Phase
+from tests.agent.agent.standing_rows import heads_in, rows_of_process
 from tests.agent.programs import command_of, environment
 from tests.ground.processes import Children, wait_until
 
@@ -68,7 +66,7 @@ class Node:
         self._rounds = Rounds(self.root, self._diaries, visitors=(standings,))
         self._rounds.start()
         wait_until(lambda: len(vars(standings)["_watched"]) == len(ACTS), what="be watched")
-        self.heads = {head.rank: head for folder in spools(self.root) if (head := SpoolHead.read(folder)).rank >= 0}
+        self.heads = heads_in(self.root)
         os.kill(self.heads[0].pid, signal.SIGSTOP)
         os.kill(self.heads[1].pid, signal.SIGKILL)
         self.go(2)
@@ -80,9 +78,7 @@ class Node:
 
     def rows(self, rank: int) -> list[dict[str, Any]]:
         """What was said of a rank, in order."""
-        incarnation = self.heads[rank].incarnation
-        halves = int.from_bytes(incarnation[:8], "big"), int.from_bytes(incarnation[8:], "big")
-        return [row for row in self._said() if (row["of_hi"], row["of_lo"]) == halves]
+        return rows_of_process(self.root, self.heads[rank])
 
     def await_state(self, rank: int, state: str) -> dict[str, Any]:
         """The first row that says that a rank stands so."""
@@ -94,15 +90,6 @@ class Node:
 
         wait_until(is_said, what=f"say that rank {rank} is {state}")
         return found[0]
-
-    def _said(self) -> Iterator[dict[str, Any]]:
-        for folder in spools(self.root):
-            reader = SpoolReader(folder)
-            frame = reader.next(0) if reader.head.process_role == ProcessRole.AGENT.code else None
-            while frame is not None:
-                yield from rows_of(Batch.FromString(frame.payload), "standings")
-                frame = reader.next(frame.seq + 1)
-            reader.close()
 
     def close(self) -> None:
         """End the ranks and the rounds."""
