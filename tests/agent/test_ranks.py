@@ -55,4 +55,5 @@ def is_complete(stack: Stack, run: str) -> bool:
         found = stack.get(f"/runs/{run}/completeness?project=pool")
     except httpx.HTTPStatusError:
         return False  # no row of the run is there yet
-    return bool(found["complete"]) and len(found["processes"]) == 4
+    trainers = [process for process in found["processes"] if process["process_role"] == "trainer"]
+    return bool(found["complete"]) and len(trainers) == 4

@@ -12,6 +12,9 @@ from rankscope._host import process_space
 from rankscope.spool import SpoolError, SpoolHead, SpoolReader, spools
 from rankscope_proto.names import ProcessRole
 
+OF_AGENTS = {ProcessRole.AGENT.code, ProcessRole.CLIENT.code}
+"""Roles of streams whose owner is an agent: its own, and those of runs whose events come over HTTP."""
+
 
 class Launch(NamedTuple):
     """One start of a run.
@@ -34,7 +37,7 @@ class Launch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A process that lives and has a spool here; agents are none.
+    """A process that lives and has a spool here; agents are none, nor are the streams that they keep for others.
 
     Attributes:
         folder: Its spool.
@@ -90,7 +93,7 @@ class Neighbours:
             reader = SpoolReader(folder)
         except (OSError, SpoolError):
             return  # it is being made, or somebody else complains
-        if reader.head.process_role == ProcessRole.AGENT.code or _is_gone(reader):
+        if reader.head.process_role in OF_AGENTS or _is_gone(reader):
             reader.close()
             self._others.add(folder)
             return
