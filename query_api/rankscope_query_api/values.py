@@ -260,39 +260,6 @@ class ChunkPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class PathTotal:
-    """What one rank did at one path within a step.
-
-    Attributes:
-        rank: Global rank.
-        path: Names from the root, joined by '/'.
-        name: Last name of the path, unescaped.
-        kind: Code of a `SpanKind`.
-        phase: Code of a `Phase`; 0: none.
-        count: Spans there, each counted once.
-        copies: Rows there; more than `count` where a span is stored twice.
-        errors: Spans that ended in an error.
-        duration_ns: Sum of their durations; may be negative where a clock lied.
-        start_ns: Earliest start.
-        node: Host name.
-        processes: Incarnations that wrote them; more than 1: two trainers had this rank.
-    """
-
-    rank: int
-    path: str
-    name: str
-    kind: int
-    phase: int
-    count: int
-    copies: int
-    errors: int
-    duration_ns: int
-    start_ns: int
-    node: str
-    processes: int
-
-
-@dataclass(frozen=True, slots=True)
 class StepTimes:
     """One rank's times in one step, in ns; a phase that was not traced is 0."""
 

@@ -89,7 +89,9 @@ async def test_the_tree_is_of_the_latest_launch_that_has_the_step_unless_another
     first = await get(api, f"{RUN}/steps/0/tree", launch=story.FIRST_LAUNCH.hex())
 
     assert (latest["attempt"], latest["missing_ranks"]) == (1, [])
-    assert (first["attempt"], first["missing_ranks"]) == (0, [2])
+    assert (first["attempt"], [(one["rank"], one["reason"]) for one in first["missing_ranks"]]) == (
+        *(0, [(2, "other_launch")]),
+    )
 
 
 async def test_one_ranks_tree_lists_parents_before_their_children(api: httpx.AsyncClient) -> None:

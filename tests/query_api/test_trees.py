@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope_query_api.trees import build_forest, merge_step
-from rankscope_query_api.values import PathTotal
+from rankscope_query_api.trees import build_forest
 
 
 def test_children_follow_their_parents_in_row_order() -> None:
@@ -92,86 +91,3 @@ def test_a_forest_of_100_000_spans_is_walked_whole(shape: str) -> None:
     forest = build_forest(range(1, count + 1), parents)
 
     assert sum(1 for _ in forest.preorder()) == count
-
-
-def total(rank: int, path: str, duration: int, *, start: int = 0, count: int = 1, copies: int = 1) -> PathTotal:
-    """One rank's time at one path."""
-    return PathTotal(
-        rank=rank,
-        path=path,
-        name=path.rpartition("/")[2],
-        kind=13,
-        phase=0,
-        count=count,
-        copies=copies,
-        errors=0,
-        duration_ns=duration,
-        start_ns=start,
-        node="node-0",
-        processes=1,
-    )
-
-
-def test_ranks_are_merged_by_path_with_the_slowest_named() -> None:
-    tree = merge_step([total(0, "step", 10), total(1, "step", 30), total(2, "step", 11)], world_size=3)
-
-    [node] = tree.nodes
-    assert (node.min_ns, node.median_ns, node.max_ns, node.slowest_rank) == (10, 11, 30, 1)
-
-
-def test_ranks_without_the_step_and_ranks_without_a_path_are_told_apart() -> None:
-    rows = [total(0, "step", 10), total(2, "step", 10), total(2, "step/checkpoint", 3, start=1)]
-
-    tree = merge_step(rows, world_size=4)
-
-    assert tree.missing_ranks == [1, 3]
-    assert [(node.path, node.missing_ranks) for node in tree.nodes] == [("step", []), ("step/checkpoint", [0])]
-
-
-def test_a_path_whose_parents_are_not_stored_gets_places_for_them() -> None:
-    tree = merge_step([total(0, "step/forward/a%2Fb", 5)], world_size=1)
-
-    assert [(node.path, node.depth, node.count) for node in tree.nodes] == [
-        ("step", 0, 0),
-        ("step/forward", 1, 0),
-        ("step/forward/a%2Fb", 2, 1),
-    ]
-    assert tree.nodes[0].slowest_rank is None
-
-
-def test_siblings_come_by_their_earliest_start() -> None:
-    rows = [total(0, "step", 9), total(0, "step/b", 1, start=1), total(1, "step/a", 1, start=2)]
-
-    tree = merge_step(rows, world_size=2)
-
-    assert [node.path for node in tree.nodes] == ["step", "step/b", "step/a"]
-
-
-def test_a_wait_is_the_backward_time_over_the_least_of_all_ranks() -> None:
-    rows = [total(rank, path, time) for rank, time in enumerate((90, 20, 95)) for path in ("step", "step/backward")]
-
-    tree = merge_step(rows, world_size=3)
-
-    assert [(rank.rank, rank.wait_ns) for rank in tree.ranks] == [(0, 70), (1, 0), (2, 75)]
-
-
-def test_copies_and_a_shared_rank_are_reported() -> None:
-    rows = [total(0, "step", 10, count=1, copies=3)]
-    shared = PathTotal(0, "step", "step", 13, 0, 2, 2, 0, 20, 0, "node-0", processes=2)
-
-    assert "2 rows repeat a span" in merge_step(rows, world_size=1).warnings[0]
-    assert "two processes wrote this step for rank 0" in merge_step([shared], world_size=1).warnings[0]
-
-
-def test_negative_durations_are_kept_as_they_are() -> None:
-    # SigNoz collector 814: one nanosecond backwards became 213,503 days.
-    tree = merge_step([total(0, "step", -1), total(1, "step", 5)], world_size=2)
-
-    assert (tree.nodes[0].min_ns, tree.nodes[0].max_ns) == (-1, 5)
-
-
-def test_a_path_1_000_names_deep_is_merged() -> None:
-    tree = merge_step([total(0, "/".join(["a"] * 1000), 5)], world_size=1)
-
-    assert len(tree.nodes) == 1000
-    assert tree.nodes[-1].depth == 999

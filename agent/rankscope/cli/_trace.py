@@ -8,15 +8,18 @@ import typer
 
 from rankscope.cli._app import app
 from rankscope.cli._errors import NotThereError, WrongCallError
-from rankscope.cli._one_trace import span_lines, trace_lines
-from rankscope.cli._output import duration, plural, say, say_json, say_rest, say_warnings
+from rankscope.cli._one_trace import trace_lines
+from rankscope.cli._output import say, say_json, say_rest, say_warnings
 from rankscope.cli._source import AsJson, Home, Project, RunArgument, Source, Url
-from rankscope.cli._tree import NAME_WIDTH, branches, name_cell, rank_lines
+from rankscope.cli._step_tree import merged_lines, rank_tree_lines
+from rankscope.cli._window import window_lines
 from rankscope.client import TraceWalk
 from rankscope.up import Client, Json, quoted
 
 SPANS_SHOWN = 400
 STEPS_A_PAGE = 10_000
+AROUND = 20
+"""Siblings on either side of a span, and children of it, that are drawn."""
 
 
 @app.command("trace", short_help="A step across ranks, or any trace, as a tree.")
@@ -26,8 +29,16 @@ def trace(  # noqa: PLR0913 - one for each option
     rank: Annotated[
         int | None, typer.Option(min=0, help="This rank's own spans instead.", show_default="all ranks, merged")
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="Each place by rank, node or an axis of the mesh too, as mesh.dp.", show_default="no groups"),
+    ] = None,
     trace_id: Annotated[
         str | None, typer.Option("--trace", help="A trace by its id (32 hex digits).", show_default="the step's")
+    ] = None,
+    around: Annotated[
+        str | None,
+        typer.Option(help="With --trace: a span by its id (16 hex digits), and what is around it.", show_default="all"),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most rows of the tree.")] = SPANS_SHOWN,
     after: Annotated[
@@ -42,12 +53,14 @@ def trace(  # noqa: PLR0913 - one for each option
 
     Example: rankscope trace demo-1 --step 30 --rank 2
     """
-    if trace_id and (step is not None or rank is not None):
-        raise WrongCallError("--trace names one trace: leave --step and --rank out")
+    _refuse_mixed(trace_id, around, of_step=step is not None or rank is not None or by is not None)
     with Source(home, url, project).client() as client:
         page = PageAsked(limit, after)
         asked = Asked(client, project=project, run=run or latest_run(client, project), page=page)
-        answer, lines = asked.trace(trace_id) if trace_id else asked.step(step, rank)
+        if trace_id:
+            answer, lines = asked.window(trace_id, around) if around else asked.trace(trace_id)
+        else:
+            answer, lines = asked.step(step, rank, by=by)
     if as_json:
         say_json(answer)
         return
@@ -55,6 +68,13 @@ def trace(  # noqa: PLR0913 - one for each option
         say(line)
     say_warnings(answer)
     say_rest(answer)
+
+
+def _refuse_mixed(trace_id: str | None, around: str | None, *, of_step: bool) -> None:
+    if trace_id and of_step:
+        raise WrongCallError("--trace names one trace: leave --step, --rank and --by out")
+    if around and not trace_id:
+        raise WrongCallError("--around names a span of a trace: name that trace, too, by --trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +114,10 @@ class Asked:
         self._project = project
         self._run = run
 
-    def step(self, step: int | None, rank: int | None) -> tuple[Json, list[str]]:
+    def step(self, step: int | None, rank: int | None, *, by: str | None = None) -> tuple[Json, list[str]]:
         """A step's tree and its drawing; `step` None is the last one."""
         number = self._last_step() if step is None else step
-        answer = self._get(f"/steps/{number}/tree", rank=rank, limit=self._page.limit, after=self._page.after)
+        answer = self._get(f"/steps/{number}/tree", rank=rank, by=by, limit=self._page.limit, after=self._page.after)
         return answer, merged_lines(answer) if rank is None else rank_tree_lines(answer)
 
     def trace(self, trace_id: str) -> tuple[Json, list[str]]:
@@ -120,6 +140,12 @@ class Asked:
             "next": str(end) if more else None,
         }
         return answer, trace_lines(answer)
+
+    def window(self, trace_id: str, span: str) -> tuple[Json, list[str]]:
+        """A span, what it is part of, its siblings and its children, and their drawing."""
+        around = min(self._page.limit, AROUND)
+        answer = self._get(f"/traces/{quoted(trace_id)}/window", span=span, around=around)
+        return answer, window_lines(answer)
 
     def _last_step(self) -> int:
         page = self._get("/steps", limit=STEPS_A_PAGE)
@@ -145,35 +171,3 @@ def latest_run(client: Client, project: str | None) -> str:
             f"{f'project {project!r}' if project else 'the project'} has no run yet", hint="`rankscope demo` makes one"
         )
     return str(runs[0]["run_id"])
-
-
-def merged_lines(tree: Mapping[str, Any]) -> list[str]:
-    """A step across ranks: the ranks' bars, then a row for each logical place."""
-    nodes: Sequence[Mapping[str, Any]] = tree["items"]
-    missing: Sequence[int] = tree["missing_ranks"]
-    head = f"run {tree['run_id']}  step {tree['step']}  {plural(len(tree['ranks']), 'rank')}"
-    return [
-        head + (f"  MISSING {', '.join(map(str, missing))}" if missing else ""),
-        "",
-        *rank_lines(tree["ranks"]),
-        "",
-        f"{'over ranks':<{NAME_WIDTH}}{'min':>10}{'median':>10}{'max':>10}  slowest",
-        *(_merged_line(node, lead) for node, lead in zip(nodes, _leads(nodes), strict=True)),
-    ]
-
-
-def rank_tree_lines(tree: Mapping[str, Any]) -> list[str]:
-    """One rank's own spans of a step."""
-    return [f"run {tree['run_id']}  step {tree['step']}  rank {tree['rank']}", "", *span_lines(tree["items"])]
-
-
-def _leads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return branches([int(row["depth"]) for row in rows])
-
-
-def _merged_line(node: Mapping[str, Any], lead: str) -> str:
-    times = "".join(f"{duration(node[name]):>10}" for name in ("min_ns", "median_ns", "max_ns"))
-    slowest = "" if node["slowest_rank"] is None else f"  rank {node['slowest_rank']}"
-    missing: Sequence[int] = node["missing_ranks"]
-    gone = f"  not on rank {', '.join(map(str, missing))}" if missing else ""
-    return f"{name_cell(lead, node)}{times}{slowest}{gone}"

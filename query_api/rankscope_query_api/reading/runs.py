@@ -92,7 +92,7 @@ _CONCERNED = """if(
 # A batch that was declared lost and is there after all (replayed, sent again) is no gap; the ledger's key finds it.
 _IS_OF_ONE_BATCH = f"class = {GapClass.LOST.code} AND ifNull(seq_from = seq_to, 0)"
 
-_IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
+IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
         SELECT incarnation, seq FROM batches
         WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}} AND (incarnation, seq) IN (
             SELECT {_CONCERNED}, ifNull(seq_from, 0) FROM gaps
@@ -101,7 +101,7 @@ _IS_VOID = f"""{_IS_OF_ONE_BATCH} AND ({_CONCERNED}, ifNull(seq_from, 0)) IN (
     )"""
 
 # What is not captured is stated when that begins, and again with its end when it is over: then the first is void.
-_IS_OVER = f"""class = {GapClass.NOT_CAPTURED.code} AND end IS NULL
+IS_OVER = f"""class = {GapClass.NOT_CAPTURED.code} AND end IS NULL
     AND (incarnation, cause, data_kind, detail, start) IN (
         SELECT incarnation, cause, data_kind, detail, start FROM gaps
         WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}}
@@ -112,7 +112,7 @@ _IS_OVER = f"""class = {GapClass.NOT_CAPTURED.code} AND end IS NULL
 ANY_GAP = "SELECT count() AS rows FROM gaps WHERE project = {project:String} AND run_id = {run:String}"
 
 # An interval that captures every k-th step holds a step's rows if k divides the step: such a row is no gap there.
-_IS_ASKED_FOR = f"""(empty({{sections:Array(String)}}) OR data_kind IN {{sections:Array(String)}} OR data_kind = '')
+IS_ASKED_FOR = f"""(empty({{sections:Array(String)}}) OR data_kind IN {{sections:Array(String)}} OR data_kind = '')
     AND ({{step:Int64}} < 0 OR (
         ifNull(step_from, 0) <= {{step:Int64}} AND ifNull(step_to, {_MAX_INT64}) >= {{step:Int64}}
         AND ifNull({{step:Int64}} % step_stride, 1) != 0))"""
@@ -120,7 +120,7 @@ _IS_ASKED_FOR = f"""(empty({{sections:Array(String)}}) OR data_kind IN {{section
 RUNS_WITH_GAPS = f"""
 SELECT run_id
 FROM gaps
-WHERE project = {{project:String}} AND {_IS_ASKED_FOR}
+WHERE project = {{project:String}} AND {IS_ASKED_FOR}
 GROUP BY run_id
 ORDER BY max(start) DESC, run_id
 LIMIT {RUNS_WITH_GAPS_TOLD}"""
@@ -141,9 +141,9 @@ SELECT
     arraySort(groupUniqArrayIf(5)(detail, detail != '')) AS details
 FROM gaps
 WHERE project = {{project:String}} AND run_id IN {{runs:Array(String)}}
-    AND {_IS_ASKED_FOR}
-    AND NOT ({_IS_VOID})
-    AND NOT ({_IS_OVER})
+    AND {IS_ASKED_FOR}
+    AND NOT ({IS_VOID})
+    AND NOT ({IS_OVER})
 GROUP BY run_id, class, cause, data_kind, step_stride
 ORDER BY class, cause, data_kind, step_stride, run_id
 LIMIT 1000"""

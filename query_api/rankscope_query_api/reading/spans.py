@@ -10,10 +10,10 @@ before the key is looked at, and all granules of the run are read (measured: 245
 
 from collections.abc import Mapping, Sequence
 
-from rankscope_proto.names import SPAN_FLAGS, Phase, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, Phase
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
-from rankscope_query_api.values import PathTotal, Record, RunKey, Slice, StepTimes, Table, Value
+from rankscope_query_api.values import Record, RunKey, Slice, StepTimes, Table, Value
 
 _IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
@@ -54,44 +54,19 @@ GROUP BY launch_id"""
 _OF_STEP = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
     AND {_IN_STEP_TRACE}"""
 
-# Grouped by span first: a span that is stored twice counts once, and `copies` tells.
-STEP_PATHS = f"""
-SELECT
-    rank,
-    path_of AS path,
-    any(name_of) AS name,
-    any(kind_of) AS kind,
-    any(phase_of) AS phase,
-    count() AS count,
-    sum(rows) AS copies,
-    countIf(status_of = {SpanStatus.ERROR.code}) AS errors,
-    sum(duration_of) AS duration_ns,
-    min(start_of) AS start_ns,
-    any(node_of) AS node,
-    uniqExact(incarnation_of) AS processes
-FROM (
-    SELECT
-        rank,
-        span_id,
-        any(if(path = '', name, path)) AS path_of,
-        any(name) AS name_of,
-        any(kind) AS kind_of,
-        any(phase) AS phase_of,
-        any(status) AS status_of,
-        any(duration) AS duration_of,
-        any(start) AS start_of,
-        any(node) AS node_of,
-        any(incarnation) AS incarnation_of,
-        count() AS rows
-    FROM spans
-    WHERE {_OF_STEP}
-    GROUP BY rank, span_id
-)
-GROUP BY rank, path_of
-ORDER BY rank, start_ns, path"""
-
 STEP_SPANS = f"""
-SELECT span_id, parent_span_id, start, duration, name, kind, status, phase, microstep
+SELECT
+    span_id,
+    parent_span_id,
+    start,
+    duration,
+    name,
+    kind,
+    status,
+    phase,
+    microstep,
+    microbatch,
+    lower(hex(incarnation)) AS incarnation_hex
 FROM spans
 WHERE {_OF_STEP} AND rank = {{rank:Int32}}
 ORDER BY start, span_id"""
@@ -113,7 +88,7 @@ FROM spans
 WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE} AND path = 'step'"""
 
 
-STATEMENTS = (STEP_COUNT, STEPS, LAUNCHES_OF_STEP, STEP_PATHS, STEP_SPANS, STEP_TIMES, STEP_RANGE)
+STATEMENTS = (STEP_COUNT, STEPS, LAUNCHES_OF_STEP, STEP_SPANS, STEP_TIMES, STEP_RANGE)
 """Every statement of this module, for the test that reads them."""
 
 
@@ -136,11 +111,6 @@ class ClickHouseSpans:
         """See `SpanReader`."""
         table = await self._clickhouse.select(LAUNCHES_OF_STEP, {**_of(key), "step": step})
         return {record["launch"]: record["world_size"] for record in table.records()}
-
-    async def step_paths(self, key: RunKey, launch: str, *, step: int) -> Sequence[PathTotal]:
-        """See `SpanReader`."""
-        table = await self._clickhouse.select(STEP_PATHS, {**_of(key), "step": step, "launch": launch})
-        return [PathTotal(**record) for record in table.records()]
 
     async def step_spans(self, key: RunKey, launch: str, *, step: int, rank: int) -> Table:
         """See `SpanReader`."""
