@@ -46,11 +46,11 @@ class CollectionSpans:
         if not start_ns or now_ns - start_ns < LEAST_NS or not self._recording.armed:
             return
         try:
-            self._record(start_ns, now_ns, info)
+            self._record(start_ns, now_ns, info=info)
         except Exception as error:  # noqa: BLE001  # would be printed in the middle of training
             self._recording.note_fault(f"{type(error).__qualname__} in a span of a collection: {error}")
 
-    def _record(self, start_ns: int, end_ns: int, info: dict[str, int]) -> None:
+    def _record(self, start_ns: int, end_ns: int, *, info: dict[str, int]) -> None:
         parent = self._parent()
         if parent is None:
             return

@@ -1,14 +1,17 @@
 """Collects what is known of this process's collectives, and makes rows of it.
 
-Calls leave notes; now and then the flight recorder is read, and both become rows. A reading costs 3 ms whatever is
+Calls leave notes; now and then the flight recorder is read, and both become rows. A reading costs 2.2 ms whatever is
 new (512 entries), so it is made when the recorder would soon overwrite what no call told, when rows have waited for
-`STALE_NS`, and where something ends: a group, or the run. That is at most 8 µs a collective, or 0.06 % of the time.
+`STALE_NS`, and where something ends: a group, or the run. That is at most 5 µs a collective, or 0.05 % of the time.
+Rows are made of it in the sealing thread, where there is a beacon that beats.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +24,7 @@ from rankscope.collectives.ddp import DataParallel
 from rankscope.collectives.groups import Group, Groups
 from rankscope.collectives.merge import Ends, Merge, Merged, Steps, Told
 from rankscope.collectives.notes import Note
-from rankscope.collectives.recorder import Entry, FlightRecorder, shapes_text
+from rankscope.collectives.recorder import Entry, FlightRecorder
 from rankscope.collectives.rows import block_of, gap_of
 from rankscope_proto.names import GapCause
 
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
     from rankscope._run import Run
     from rankscope._step import Step
 
-READ_AT = 0.75
-"""Share of the recorder's ring that may be new before it is read: 8.2 µs an entry."""
+READ_AT = 0.92
+"""Share of the recorder's ring that may be new, with what another step adds, before it is read."""
+
+MOST_READINGS = 8
+"""Readings that wait for the sealing thread before rows are made of them where they were taken."""
 
 MOST_NOTES = 2_000
 """Notes that wait before rows are made of them."""
@@ -49,6 +55,25 @@ LAST_S = 1.0
 """How long the end of a run waits for another thread that makes rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was there at one moment.
+
+    Attributes:
+        notes: Calls that had returned.
+        opened: Calls that had not.
+        dump: The recorder.
+        mono_ns: When (monotonic ns).
+        mono_of: The monotonic time of one of C++.
+    """
+
+    notes: Sequence[Note]
+    opened: Sequence[Note]
+    dump: bytes
+    mono_ns: int
+    mono_of: Callable[[int], int]
+
+
 class Collectives:
     """The collectives of one process, from now until its run ends.
 
@@ -62,13 +87,14 @@ class Collectives:
         self._recorder = recorder or FlightRecorder()
         world: Any = cast("Any", distributed_c10d)._world
         self._groups = Groups(world, ranks_of=dist.get_process_group_ranks, backend_of=dist.get_backend)
-        self._calls = Calls(recording, self._groups, lambda: distributed_c10d.GroupMember.WORLD)
+        self._calls = Calls(recording, self._groups, default_group=lambda: distributed_c10d.GroupMember.WORLD)
         self._ends = Ends()
         self._ddp = DataParallel(recording, self._groups, calls=self._calls, ends=self._ends)
         self._steps = Steps()
-        self._reading = threading.Lock()
-        self._read_ns = recording.mono_ns()
-        self._numbers = self._ddp_numbers = 0
+        self._readings: deque[Reading] = deque()
+        self._taking, self._settling = threading.Lock(), threading.Lock()
+        self._taken_ns = self._settled_ns = recording.mono_ns()
+        self._numbers = self._ddp_numbers = self._step_numbers = self._most = 0
         self._destroy: Callable[..., Any] | None = None
         self._stalled: dict[Group, int] = {}
         self._said = False
@@ -96,65 +122,82 @@ class Collectives:
         """Read where it is time."""
         del step
         numbers, is_mixed = self._counted()
+        self._most = max(self._most, numbers - self._step_numbers) if self._step_numbers else 0
+        self._step_numbers = numbers
         if self._ddp.has_modules and numbers - self._ddp_numbers >= ASK_DDP_AFTER:
             self._ddp_numbers = numbers
             self._ddp.read(_now(self._recording.mono_ns()))
-        notes = len(self._calls.waiting)
-        new = numbers - self._numbers
-        is_near = new >= self._recorder.size * READ_AT and (is_mixed or new > notes)
-        if is_near or notes >= MOST_NOTES or ((new or notes) and self._age_ns() >= STALE_NS):
-            self.read()
+        if self._is_due(numbers, is_mixed=is_mixed):
+            self._take(numbers)
+            if self._recording.beacon is None or len(self._readings) >= MOST_READINGS:
+                self._settle()
 
     def run_finishing(self) -> None:
         """Hand over what is held, and put everything back."""
         try:
+            if self._ddp.has_modules:
+                self._ddp.read(_now(self._recording.mono_ns()))
             self.read(wait_s=LAST_S, is_last=True)
         finally:
             self._end()
 
     def read(self, *, wait_s: float = 0.0, is_last: bool = False) -> None:
-        """Make rows of what is there; where another thread does that now, nothing.
+        """Make rows of what is there; where another thread does that now, it goes on.
 
         Args:
             wait_s: How long to wait for such a thread.
             is_last: Whether nothing comes after it, so that calls that are still open have rows, too.
         """
-        if not self._reading.acquire(timeout=wait_s) if wait_s else not self._reading.acquire(blocking=False):
+        self._take(self._counted()[0], is_last=is_last)
+        self._settle(wait_s)
+
+    def _is_due(self, numbers: int, *, is_mixed: bool) -> bool:
+        new, notes = numbers - self._numbers, len(self._calls.waiting)
+        size = self._recorder.size
+        is_near = new >= max(size // 4, READ_AT * size - self._most) and (is_mixed or new > notes)
+        is_stale = (new or notes) and self._recording.mono_ns() - self._taken_ns >= STALE_NS
+        return bool(is_near or notes >= MOST_NOTES or is_stale)
+
+    def _take(self, numbers: int, *, is_last: bool = False) -> None:
+        """Take what is there, for `_settle`; what ends meanwhile in another thread is in the next reading."""
+        calls = self._calls
+        with self._taking:
+            self._numbers, self._taken_ns = numbers, self._recording.mono_ns()
+            notes = [calls.waiting.popleft() for _ in range(len(calls.waiting))]
+            opened = tuple(calls.open.values())
+            if is_last:
+                notes += _cut_off(opened)
+            mono_of = _now(self._taken_ns)
+            self._readings.append(Reading(notes, opened, self._recorder.dump(), self._taken_ns, mono_of))
+
+    def _settle(self, wait_s: float = 0.0) -> None:
+        """Make rows of what was taken."""
+        if not self._settling.acquire(blocking=bool(wait_s), timeout=wait_s or -1):
             return
         try:
-            self._read(is_last=is_last)
+            while self._readings:
+                self._merge(self._readings.popleft())
         finally:
-            self._reading.release()
+            self._settling.release()
 
-    def _read(self, *, is_last: bool) -> None:
-        recording, calls = self._recording, self._calls
-        since_ns, self._read_ns = self._read_ns, recording.mono_ns()
-        self._numbers, _ = self._counted()
-        mono_of = _now(self._read_ns)
-        if is_last and self._ddp.has_modules:
-            self._ddp.read(mono_of)
-        opened = tuple(calls.open.values())
-        # After the open ones: a call that ends meanwhile is in one of both, and never in none.
-        told = self._told(self._recorder.read(), mono_of)
-        notes = [calls.waiting.popleft() for _ in range(len(calls.waiting))]
-        held = {id(note) for note in notes}
-        opened = tuple(note for note in opened if id(note) not in held)
-        if is_last:
-            notes += _cut_off(opened)
+    def _merge(self, reading: Reading) -> None:
+        since_ns, self._settled_ns = self._settled_ns, reading.mono_ns
+        told = self._told(self._recorder.fresh(reading.dump), reading.mono_of)
         ends = Ends(self._ends.of_backwards[:], self._ends.of_hooks.copy())
-        merge = Merge(notes, opened=opened, ends=ends, steps=self._steps, wall_at=recording.clock.wall_at)
-        merged = merge.merged(told)
-        self._ends.of_backwards.clear()
-        for key in ends.of_hooks:
-            self._ends.of_hooks.pop(key, None)
-        self._hand_over(merged, since_ns)
-        self._steps.forget(since_ns)
+        wall_at = self._recording.clock.wall_at
+        merged = Merge(reading.notes, opened=reading.opened, ends=ends, steps=self._steps, wall_at=wall_at).merged(told)
+        if not self._readings:
+            del self._ends.of_backwards[: len(ends.of_backwards)]
+            for key in ends.of_hooks:
+                self._ends.of_hooks.pop(key, None)
+            self._steps.forget(since_ns)
+        self._hand_over(merged, since_ns=since_ns)
 
-    def _hand_over(self, merged: Merged, since_ns: int) -> None:
+    def _hand_over(self, merged: Merged, *, since_ns: int) -> None:
         recording = self._recording
         if merged.rows:
             recording.append(block_of(merged.rows))
-        start_ns, end_ns = recording.clock.wall_at(since_ns), recording.clock.wall_at(self._read_ns)
+        start_ns, end_ns = recording.clock.wall_at(since_ns), recording.clock.wall_at(self._settled_ns)
         lost, self._calls.lost = self._calls.lost, 0
         losses = {
             **{f"of group {name}: overwritten in torch's flight recorder": n for name, n in merged.overwritten.items()},
@@ -192,9 +235,6 @@ class Collectives:
             is_mixed |= group.is_mixed
         return numbers, is_mixed
 
-    def _age_ns(self) -> int:
-        return self._recording.mono_ns() - self._read_ns
-
     def _beat(self) -> None:
         """Once a second, in the sealing thread: say where groups stand, and make rows where no step ends."""
         if not self._recording.armed:
@@ -205,8 +245,10 @@ class Collectives:
             if group is not None and not group.is_gone:
                 self._tell(group, pg, enqueued=enqueued, completed=completed)
         numbers, _ = self._counted()
-        if (numbers > self._numbers or self._calls.waiting) and self._age_ns() >= BEAT_STALE_NS:
-            self.read()
+        is_stale = self._recording.mono_ns() - self._taken_ns >= BEAT_STALE_NS
+        if is_stale and (numbers > self._numbers or self._calls.waiting):
+            self._take(numbers)
+        self._settle()
 
     def _tell(self, group: Group, pg: int, *, enqueued: int, completed: int) -> None:
         beacon = self._recording.beacon
@@ -224,7 +266,7 @@ class Collectives:
             beacon.told(group.handle, last.cseq, last.cseq)
         else:
             over = min(last.cseq - 1, completed - last.number + last.cseq)
-            beacon.told(group.handle, last.cseq, over, op=last.op, shape=shapes_text(last.sizes))
+            beacon.told(group.handle, last.cseq, over, op=last.traits.op, shape=last.traits.shape)
 
     def _last_of(self, pg: int) -> Entry | None:
         of_group = [entry for entry in self._recorder.held() if entry.pg == pg and not entry.is_p2p]

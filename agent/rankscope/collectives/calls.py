@@ -30,6 +30,16 @@ FUTURE_EVERY = 4
 is_compiling = torch.compiler.is_compiling
 
 
+class Inside(local):
+    """Where a thread is.
+
+    Attributes:
+        hook: Whether it is inside a communication hook, whose future tells the end.
+    """
+
+    hook = False
+
+
 class Calls:
     """Notes of the calls of `torch.distributed`.
 
@@ -43,10 +53,10 @@ class Calls:
         waiting: Calls that have returned, oldest first.
         open: Calls that have not.
         lost: Notes that found no room.
-        inside: Whether this thread is inside a hook that tells the end itself.
+        inside: Where this thread is.
     """
 
-    def __init__(self, recording: "Recording", groups: Groups, default_group: Callable[[], Any]) -> None:
+    def __init__(self, recording: "Recording", groups: Groups, *, default_group: Callable[[], Any]) -> None:
         self._recording = recording
         self._groups = groups
         self._default_group = default_group
@@ -56,14 +66,14 @@ class Calls:
         self.waiting: deque[Note] = deque()
         self.open: dict[Note, Note] = {}
         self.lost = 0
-        self.inside = local()
+        self.inside = Inside()
 
     def wrap(self, module: Any) -> None:
         """Replace the functions of a module that are there."""
         for name in INPUTS:
             real = getattr(module, name, None)
             if callable(real):
-                call = _wrapper(self, real, operation_of(name, real))
+                call = _wrapper(self, real, operation=operation_of(name, real))
                 self._wrapped[name] = (real, call)
                 setattr(module, name, call)
 
@@ -79,7 +89,7 @@ class Calls:
         """Whether a call is open in a group that has no number."""
         return any(note.group is group and not note.operation.is_numbered for note in tuple(self.open.values()))
 
-    def begin(self, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Note | None:
+    def begin(self, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], /) -> Note | None:
         """A call begins; None: nothing is noted of it."""
         recording = self._recording
         if not recording.armed:
@@ -136,7 +146,7 @@ class Calls:
     def _tell_exit(self, note: Note, result: Any, *, now_ns: int) -> None:
         if not note.is_async:
             note.exit, note.exit_source = now_ns, "call"
-        elif note.number % FUTURE_EVERY == 0 and note.operation.is_numbered and not hasattr(self.inside, "hook"):
+        elif note.number % FUTURE_EVERY == 0 and note.operation.is_numbered and not self.inside.hook:
             result.get_future().add_done_callback(partial(self._is_over, note))
 
     def _is_over(self, note: Note, _future: object) -> None:
@@ -153,7 +163,7 @@ class Calls:
             self.lost += 1
 
 
-def _wrapper(calls: Calls, real: Function, operation: Operation) -> Function:
+def _wrapper(calls: Calls, real: Function, *, operation: Operation) -> Function:
     @wraps(real)
     def call(*args: Any, **kwargs: Any) -> Any:
         # First, and by itself: where a graph is compiled nothing else of this may be looked at.

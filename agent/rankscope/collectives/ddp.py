@@ -123,7 +123,7 @@ class DataParallel:
             try:
                 future = hook(state, bucket)
             finally:
-                del self._calls.inside.hook
+                self._calls.inside.hook = False
             self._watch(module, bucket, future=future, before=before)
             return future
 
@@ -149,7 +149,7 @@ class DataParallel:
         except Exception as error:  # noqa: BLE001  # the user's hook has done its work
             self._recording.note_fault(f"{type(error).__qualname__} after a communication hook: {error}")
 
-    def _is_over(self, call: tuple[Group, int], name: str, _future: object) -> None:
+    def _is_over(self, call: tuple[Group, int], name: str, _future: object, /) -> None:
         self._ends.of_hooks[call] = (self._recording.mono_ns(), name)
 
     def _name(self, module: DistributedDataParallel, bucket: Any) -> str:

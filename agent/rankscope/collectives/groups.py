@@ -39,6 +39,7 @@ class Group:
         self.is_mixed = False
         self.handle: int | None = None
         self._unnumbered: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
         self.is_gone = False
         self._of: weakref.ref[Any] | None = None
 
@@ -53,8 +54,9 @@ class Group:
 
     def add_unnumbered(self, number: int, more: int) -> None:
         """The call of a number took more numbers than are a collective's."""
-        self._unnumbered.append((number, more))
-        self.apart += more
+        with self._lock:
+            self._unnumbered.append((number, more))
+            self.apart += more
 
     def apart_at(self, number: int) -> int:
         """What `apart` was for the call of a number, since the last one that was read."""
@@ -63,11 +65,12 @@ class Group:
 
     def learn(self, number: int, cseq: int) -> bool:
         """Take from the recorder which collective had a number; whether that is what was thought."""
-        is_known = self.apart_at(number) == number - cseq
-        left = [each for each in self._unnumbered if each[0] > number]
-        self._unnumbered[:] = left
-        self.apart = number - cseq + sum(more for _, more in left)
-        self.read, self.cseq = number, cseq
+        with self._lock:
+            is_known = self.apart_at(number) == number - cseq
+            left = [each for each in self._unnumbered if each[0] > number]
+            self._unnumbered = left
+            self.apart = number - cseq + sum(more for _, more in left)
+            self.read, self.cseq = number, cseq
         self.is_mixed |= not is_known
         return is_known
 

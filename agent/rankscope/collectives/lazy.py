@@ -54,7 +54,7 @@ class Awaited:
 
     def _look(self, *, is_early: bool) -> None:
         distributed = cast("Any", sys.modules.get("torch.distributed"))
-        if distributed is None or not hasattr(distributed, "is_initialized"):  # or half loaded, in another thread
+        if getattr(distributed, "is_initialized", None) is None:  # not loaded, or half of it, in another thread
             return
         if not distributed.is_available() or not (is_early or distributed.is_initialized()):
             return

@@ -5,9 +5,11 @@ torch did anything, the exit when the call came back. The recorder gives all of 
 all ranks, and tells of those that no wrapped call saw. Pure: no clock, no torch.
 """
 
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rankscope.collectives.groups import Group
@@ -23,14 +25,13 @@ if TYPE_CHECKING:
 MOST_STEPS = 4_096
 """Steps that are remembered at most, to find the one in which a recorded collective was entered."""
 
-MOST_SHAPES = 16
-"""Shapes of one input that are written out."""
+MOST_TEXTS = 4_096
+"""Shapes and the like whose text is kept: the same ones come again and again."""
 
 ON_HOST = frozenset({"gloo", "mpi"})
 """Back ends that run on the host: times are when things happened, not when they were enqueued."""
 
 _DEEPEST = 64
-_P2P = frozenset({"send", "recv", "batch_isend_irecv"})
 
 
 class Told(NamedTuple):
@@ -72,12 +73,18 @@ class Steps:
         """A step began."""
         self._steps.append(step)
 
-    def at(self, mono_ns: int) -> "Step | None":
-        """The step that was open at a monotonic time; of several the one that began last."""
-        for step in reversed(tuple(self._steps)):
-            if step.start_mono_ns <= mono_ns:
-                return step if not step.end_mono_ns or mono_ns <= step.end_mono_ns else None
-        return None
+    def finder(self) -> "Callable[[int], Step | None]":
+        """Finds the step that was open at a monotonic time; of several the one that began last."""
+        steps = tuple(self._steps)
+        starts = [step.start_mono_ns for step in steps]
+
+        def at(mono_ns: int) -> "Step | None":
+            place = bisect_right(starts, mono_ns)
+            step = steps[place - 1] if place else None
+            is_open = step is not None and (not step.end_mono_ns or mono_ns <= step.end_mono_ns)
+            return step if is_open else None
+
+        return at
 
     def forget(self, before_ns: int) -> None:
         """Forget the steps that were over before then."""
@@ -122,14 +129,14 @@ class Merge:
     ) -> None:
         self._notes = notes
         self._ends = ends
-        self._steps = steps
+        self._step_at = steps.finder()
         self._wall_at = wall_at
-        self._by_number = {
-            (note.group, number): note
-            for note in (*notes, *opened)
-            if note.operation.is_numbered
-            for number in range(note.number, note.number + max(1, note.moved))
-        }
+        self._by_number: dict[tuple[Group, int], Note] = {}
+        for note in (*notes, *opened):
+            if note.operation.is_numbered:
+                self._by_number[note.group, note.number] = note
+                for number in range(note.number + 1, note.number + note.moved):
+                    self._by_number[note.group, number] = note
 
     def merged(self, told: Sequence[Told]) -> Merged:
         """Rows of all that is known.
@@ -142,9 +149,12 @@ class Merge:
         alone = [each for each in collectives if not self._give_number(each)]
         over = self._over(alone)
         found.rows += [self._recorded(each, over.get(each.entry.record)) for each in alone]
+        before = {group: group.read for _, group, _ in told}
         unsure = self._learn(collectives, found)
         for note in self._notes:
             if note.operation.is_numbered and not note.cseq:
+                if note.number <= before.get(note.group, note.group.read):
+                    continue  # begun and ended beside an earlier reading, which had it from the recorder
                 if note.group in unsure:
                     found.unnumbered += 1
                 else:
@@ -154,23 +164,26 @@ class Merge:
 
     def _give_number(self, told: Told) -> bool:
         """Whether a call is known that made the entry; it gets its number."""
-        entry = told.entry
-        note = self._by_number.get((told.group, entry.number))
-        if note is not None and note.number == entry.number:
+        entry, group, _ = told
+        note = self._by_number.get((group, entry.number))
+        if note is None:
+            return False
+        if note.number == entry.number:
             note.cseq, note.device_ns = entry.cseq, entry.device_ns
-        return note is not None
+        return True
 
     def _learn(self, told: Sequence[Told], found: Merged) -> set[Group]:
         """Groups in which not every p2p call was seen; counts what was overwritten."""
-        newest = {each.group: each.entry for each in told}
-        held = Counter(each.group for each in told)
+        newest = {group: entry for entry, group, _ in told}
+        held = Counter(group for _, group, _ in told)
         unread = self._unread(newest)
-        # Before `learn`, since what it was thought to be is only known for calls after the last reading.
+        unsure: set[Group] = set()
+        # Before `learn`: what was thought of the numbers holds for the calls since the last reading.
         for note in unread:
             note.cseq = note.number - note.group.apart_at(note.number)
-        unsure: set[Group] = set()
+            held[note.group] += note.numbers
         for group, entry in newest.items():
-            missing = entry.cseq - group.cseq - held[group] - sum(note.numbers for note in unread if note.group is group)
+            missing = entry.cseq - group.cseq - held[group]
             if missing > 0:
                 found.overwritten[group.name] += missing
             if not group.learn(entry.number, entry.cseq):
@@ -181,14 +194,14 @@ class Merge:
         return unsure
 
     def _unread(self, newest: "dict[Group, Entry]") -> Sequence[Note]:
-        """Calls that are older than what the recorder has of their group, and that it has no more."""
+        """Calls since the last reading that the recorder does not have: overwritten, or it never has such ones."""
         return [
             note
             for note in self._notes
             if note.operation.is_numbered
             and not note.cseq
             and note.group in newest
-            and note.number < newest[note.group].number
+            and note.group.read < note.number < newest[note.group].number
         ]
 
     def _over(self, alone: Sequence[Told]) -> dict[int, int]:
@@ -196,9 +209,9 @@ class Merge:
         over: dict[int, int] = {}
         for backward in self._ends.of_backwards:
             reductions = [
-                each.entry.record
-                for each in alone
-                if each.group is backward.group and backward.start_ns <= each.entry_ns <= backward.end_ns
+                entry.record
+                for entry, group, entry_ns in alone
+                if group is backward.group and backward.start_ns <= entry_ns <= backward.end_ns
             ]
             if reductions:
                 over[reductions[-1]] = backward.end_ns
@@ -206,26 +219,29 @@ class Merge:
 
     def _recorded(self, told: Told, over_ns: int | None) -> Row:
         entry, group, entry_ns = told
+        op, backend, shape, dtype, size = entry.traits
         hooked_ns, module = self._ends.of_hooks.get((group, entry.number), (None, ""))
-        step = self._steps.at(entry_ns)
+        step = self._step_at(entry_ns)
         exit_ns = over_ns if hooked_ns is None else hooked_ns
         return Row(
-            entry=self._wall_at(entry_ns),
-            entry_source="recorder",
-            exit=None if exit_ns is None else self._wall_at(max(entry_ns, exit_ns)),
-            exit_source="" if exit_ns is None else "ddp" if hooked_ns is None else "hook",
-            group=group.name,
-            group_ranks=group.ranks,
-            cseq=entry.cseq,
-            op=entry.op,
-            device=entry.device_ns,
-            bytes=entry.size,
-            dtype=entry.dtype,
-            shape=_shapes(entry.sizes),
-            step=None if step is None else step.index,
-            microstep=0 if step is None else step.microstep,
-            module=module,
-            flags=0 if entry.backend in ON_HOST else ENQUEUED,
+            self._wall_at(entry_ns),
+            None if exit_ns is None else self._wall_at(max(entry_ns, exit_ns)),
+            group.name,
+            group.ranks,
+            entry.cseq,
+            op,
+            "recorder",
+            "" if exit_ns is None else "ddp" if hooked_ns is None else "hook",
+            entry.device_ns,
+            size,
+            dtype,
+            shape,
+            "",
+            None if step is None else step.index,
+            0 if step is None else step.microstep,
+            0,
+            module,
+            0 if backend in ON_HOST else ENQUEUED,
         )
 
     def _noted(self, note: Note) -> Row:
@@ -234,26 +250,27 @@ class Merge:
             note.module = hooked[1]
             if note.exit_source != "call":
                 note.exit, note.exit_source = hooked[0], "hook"
-        step, name = note.step, note.operation.name
+        step, group, name = note.step, note.group, note.operation.name
+        exit_ns = note.exit
         return Row(
-            entry=self._wall_at(note.entry),
-            entry_source="call",
-            exit=self._wall_at(max(note.entry, note.exit)) if note.exit else None,
-            exit_source=note.exit_source if note.exit else "",
-            group=note.group.name,
-            group_ranks=note.group.ranks,
-            cseq=note.cseq,
-            op=name,
-            device=note.device_ns,
-            bytes=note.size,
-            dtype=str(note.dtype or "").removeprefix("torch."),
-            shape=_shapes(note.shapes),
-            reduction=reduction_text(name, note.reduction),
-            step=None if step is None else step.index,
-            microstep=0 if step is None else step.microstep,
-            phase=_phase_of(note.inside),
-            module=note.module,
-            flags=_flags_of(note),
+            self._wall_at(note.entry),
+            self._wall_at(max(note.entry, exit_ns)) if exit_ns else None,
+            group.name,
+            group.ranks,
+            note.cseq,
+            name,
+            "call",
+            note.exit_source if exit_ns else "",
+            note.device_ns,
+            note.size,
+            _dtype(note.dtype),
+            _shapes(note.shapes),
+            reduction_text(name, note.reduction),
+            None if step is None else step.index,
+            0 if step is None else step.microstep,
+            _phase_of(note.inside),
+            note.module,
+            _flags_of(note),
         )
 
 
@@ -261,22 +278,26 @@ def _number(note: Note) -> None:
     """Give a number to a call that the recorder has not, or not any more."""
     group = note.group
     note.cseq = note.number - group.apart_at(note.number)
-    if note.number > group.read:
-        group.learn(note.number + max(0, note.moved - 1), note.cseq + max(0, note.numbers - 1))
+    group.learn(note.number + max(0, note.moved - 1), note.cseq + max(0, note.numbers - 1))
 
 
 def _flags_of(note: Note) -> int:
     return (
         (0 if note.is_host else ENQUEUED)
         | (ASYNC if note.is_async else 0)
-        | (P2P if note.operation.name in _P2P else 0)
+        | (0 if note.operation.is_numbered else P2P)
         | (INTERRUPTED if note.is_failed else 0)
     )
 
 
+@lru_cache(MOST_TEXTS)
 def _shapes(shapes: Sequence[Sequence[int]]) -> str:
-    text = shapes_text(shapes[:MOST_SHAPES])
-    return f"{text};… {len(shapes)} in all" if len(shapes) > MOST_SHAPES else text
+    return shapes_text(shapes)
+
+
+@lru_cache(MOST_TEXTS)
+def _dtype(dtype: object) -> str:
+    return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _phase_of(span: "SpanRef | None") -> int:

@@ -70,7 +70,7 @@ class Note:
         self.number = number
         self.moved = self.cseq = self.entry = self.exit = self.size = 0
         self.exit_source = self.module = ""
-        self.shapes: Sequence[Sequence[int]] = ()
+        self.shapes: tuple[Sequence[int], ...] = ()
         self.dtype: Any = None
         self.is_host = self.is_async = self.is_failed = False
         self.reduction: Any = None
@@ -102,7 +102,7 @@ class Note:
     def _describe_several(self, value: Sequence[Any]) -> None:
         tensors = [each.tensor for each in value] if self.operation.is_batch else value
         if tensors:
-            self.shapes = [each.shape for each in tensors]
+            self.shapes = tuple([each.shape for each in tensors])
             self.dtype = tensors[0].dtype
             self.size = sum(each.nbytes for each in tensors)
             self.is_host = tensors[0].is_cpu and self.group.is_gloo

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 Function = Callable[..., Any]
@@ -115,4 +116,9 @@ def reduction_text(op: str, given: object) -> str:
     """How a collective reduces, as a row has it: sum, avg, max; "" where nothing is reduced."""
     if "reduce" not in op:
         return ""
-    return "sum" if given is None else str(cast("Any", given)).rpartition(".")[2].strip("<>: 0123456789").lower()
+    return "sum" if given is None else _said(str(cast("Any", given)))
+
+
+@lru_cache
+def _said(text: str) -> str:
+    return text.rpartition(".")[2].strip("<>: 0123456789").lower()

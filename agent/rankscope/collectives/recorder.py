@@ -3,9 +3,11 @@
 The recorder lists every collective of the process, also those of DDP, DTensor and compiled code, which no wrapped
 call sees. It is private to torch, so what is used of it is looked for and tried when this object is made, and its
 absence is a stated limit. Measured with torch 2.13: it records for nothing; a dump is always the whole ring, 4.4 µs
-an entry at 512 entries (8.7 at 2,000) with the GIL held, and 1.8 µs to unpickle; a dump without entries takes 3.6 µs.
+an entry at 512 entries (8.7 at 2,000) with the GIL held, and 1.8 µs to unpickle, which may be done later; a dump
+without entries takes 3.6 µs.
 """
 
+import marshal
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,10 @@ OURS = 512
 USUAL = 2_000
 """Entries where nobody said it before the first process group was made."""
 
+MOST_SHAPES = 16
+"""Shapes of one input that are written out."""
+
+_MOST_TRAITS = 4_096
 _DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
 _TYPES: Mapping[str, tuple[str, int]] = {
     "Byte": ("uint8", 1),
@@ -41,6 +47,24 @@ _TYPES: Mapping[str, tuple[str, int]] = {
 }
 
 
+class Traits(NamedTuple):
+    """What a collective does; the same ones come again and again.
+
+    Attributes:
+        op: Operation, without the back end.
+        backend: The back end.
+        shape: Shapes of the inputs, as text.
+        dtype: Element type of the first, as torch names it.
+        size: Bytes of the inputs.
+    """
+
+    op: str
+    backend: str
+    shape: str
+    dtype: str
+    size: int
+
+
 class Entry(NamedTuple):
     """One collective of the recorder.
 
@@ -48,13 +72,10 @@ class Entry(NamedTuple):
         record: Counts the entries of the process.
         pg: Counts the process's groups: a name that is given anew has another.
         group: Name of the group.
-        number: What `_get_sequence_number_for_group` said after it; with gloo it counts p2p calls too.
+        number: What `_get_sequence_number_for_group` said after it; with gloo it counts p2p calls, too.
         cseq: Number among the group's collectives, from 1.
-        op: Operation, without the back end.
-        backend: The back end.
         created_ns: Wall clock (of C++, ns since 1970) when it was put in.
-        sizes: Shapes of the inputs.
-        types: Element types of the inputs, as the recorder names them.
+        traits: What it does.
         device_ns: How long it took on its device, where that is timed.
         is_over: Whether it has finished.
         is_p2p: Whether it is between two ranks.
@@ -65,25 +86,11 @@ class Entry(NamedTuple):
     group: str
     number: int
     cseq: int
-    op: str
-    backend: str
     created_ns: int
-    sizes: Sequence[Sequence[int]]
-    types: Sequence[str]
+    traits: Traits
     device_ns: int | None
     is_over: bool
     is_p2p: bool
-
-    @property
-    def dtype(self) -> str:
-        """Element type, as torch names it."""
-        return _TYPES.get(self.types[0], (self.types[0].lower(), 0))[0] if self.types else ""
-
-    @property
-    def size(self) -> int:
-        """Bytes of the inputs."""
-        kinds = [_TYPES.get(kind, ("", 0))[1] for kind in self.types]
-        return sum(prod(shape) * each for shape, each in zip(self.sizes, kinds, strict=False))
 
 
 class FlightRecorder:
@@ -99,6 +106,7 @@ class FlightRecorder:
 
     def __init__(self, module: object | None = None) -> None:
         self._last = -1
+        self._traits: dict[tuple[str, bytes, str], Traits] = {}
         self.lack = ""
         self.size = _size()
         self._dump = _dump_of(module)
@@ -107,43 +115,84 @@ class FlightRecorder:
         elif not self.size:
             self.lack = "torch's flight recorder is switched off (TORCH_FR_BUFFER_SIZE=0)"
         else:
-            self.read()
-            self._last = -1
+            self.held()
 
     def status(self) -> Mapping[int, tuple[int, int]]:
         """Of each group by its `pg`: the number last put in and the one last over."""
-        found = self._loaded(entries=False).get("pg_status", {})
+        found = self._loaded(self._dumped(entries=False)).get("pg_status", {})
         try:
             return {
                 int(pg): (int(each["last_enqueued_collective"]), int(each["last_completed_collective"]))
                 for pg, each in found.items()
             }
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._give_up(error)
             return {}
 
-    def read(self) -> Sequence[Entry]:
-        """The entries since the last reading, oldest first; a jump of `record` tells of those that were overwritten."""
-        entries = self.held()
-        fresh = [entry for entry in entries if entry.record > self._last]
-        if fresh:
-            self._last = fresh[-1].record
-        return fresh
+    def dump(self) -> bytes:
+        """The ring as it is now, for `fresh`, whose work may be done later and in another thread."""
+        return self._dumped(entries=True)
+
+    def fresh(self, dump: bytes) -> Sequence[Entry]:
+        """The entries of a dump that were in none before, oldest first.
+
+        Args:
+            dump: What `dump` returned; to be given in the same order.
+        """
+        last = self._last
+        entries = self._entries(dump, after=last)
+        if entries:
+            self._last = entries[-1].record
+        return entries
 
     def held(self) -> Sequence[Entry]:
-        """All the entries that are there, oldest first; changes nothing."""
+        """All the entries that are there, oldest first; they stay fresh."""
+        return self._entries(self.dump(), after=-1)
+
+    def _entries(self, dump: bytes, *, after: int) -> Sequence[Entry]:
         try:
-            return [_entry(each) for each in self._loaded(entries=True).get("entries", ())]
-        except (KeyError, TypeError, ValueError) as error:
+            return [self._entry(raw) for raw in self._loaded(dump).get("entries", ()) if raw["record_id"] > after]
+        except (IndexError, KeyError, TypeError, ValueError) as error:
             self._give_up(error)
             return ()
 
-    def _loaded(self, *, entries: bool) -> Mapping[str, Any]:
+    def _entry(self, raw: Mapping[str, Any]) -> Entry:
+        name, sizes, types = raw["profiling_name"], raw["input_sizes"], raw["input_dtypes"]
+        key = (name, marshal.dumps(sizes), types[0] if types else "")
+        traits = self._traits.get(key)
+        if traits is None:
+            if len(self._traits) >= _MOST_TRAITS:
+                self._traits.clear()
+            traits = self._traits[key] = _traits_of(name, sizes, types=types)
+        cseq, took_ms = raw["collective_seq_id"], raw.get("duration_ms")
+        return Entry(
+            raw["record_id"],
+            raw["pg_id"],
+            raw["process_group"][0],
+            raw["op_id"] if traits.backend == "gloo" else cseq,
+            cseq,
+            raw["time_created_ns"],
+            traits,
+            None if took_ms is None else int(took_ms * 1e6),
+            raw["retired"],
+            raw["is_p2p"],
+        )
+
+    def _dumped(self, *, entries: bool) -> bytes:
         if self.lack or self._dump is None:
+            return b""
+        try:
+            return self._dump(entries, False, False)
+        except Exception as error:  # noqa: BLE001  # private to torch: whatever it does is its absence to us
+            self._give_up(error)
+            return b""
+
+    def _loaded(self, dump: bytes) -> Mapping[str, Any]:
+        if not dump:
             return {}
         try:
-            loaded = pickle.loads(self._dump(entries, False, False))  # noqa: S301  # made by this process, just now
-        except Exception as error:  # noqa: BLE001  # private to torch: whatever it does is its absence to us
+            loaded = pickle.loads(dump)  # noqa: S301  # made by this process, just now
+        except Exception as error:  # noqa: BLE001  # likewise
             self._give_up(error)
             return {}
         return cast("Mapping[str, Any]", loaded) if isinstance(loaded, dict) else {}
@@ -159,8 +208,9 @@ def ask_for_size() -> None:
 
 
 def shapes_text(shapes: Sequence[Sequence[int]]) -> str:
-    """Shapes as a row has them: 1000, 64x64;64; a scalar is 1."""
-    return ";".join("x".join(map(str, shape)) or "1" for shape in shapes)
+    """Shapes as a row has them: 1000, 64x64;64; a scalar is 1; of very many the first ones and how many there are."""
+    text = ";".join(["x".join(map(str, shape)) or "1" for shape in shapes[:MOST_SHAPES]])
+    return f"{text};… {len(shapes)} in all" if len(shapes) > MOST_SHAPES else text
 
 
 def _size() -> int:
@@ -174,28 +224,14 @@ def _dump_of(module: object | None) -> Callable[[bool, bool, bool], bytes] | Non
             module = import_module("torch._C._distributed_c10d")
         except ImportError:
             return None
-    return next((getattr(module, name) for name in _DUMPS if hasattr(module, name)), None)
+    return next((dump for name in _DUMPS if (dump := getattr(module, name, None)) is not None), None)
 
 
-def _entry(raw: Mapping[str, Any]) -> Entry:
-    backend, _, op = str(raw["profiling_name"]).rpartition(":")
-    cseq, number = raw["collective_seq_id"], raw["op_id"]
-    took_ms = raw.get("duration_ms")
-    return Entry(
-        record=raw["record_id"],
-        pg=raw["pg_id"],
-        group=raw["process_group"][0],
-        number=number if backend == "gloo" else cseq,
-        cseq=cseq,
-        op=_OPS.get(op, op),
-        backend=backend,
-        created_ns=raw["time_created_ns"],
-        sizes=raw["input_sizes"],
-        types=raw["input_dtypes"],
-        device_ns=None if took_ms is None else int(took_ms * 1e6),
-        is_over=bool(raw["retired"]),
-        is_p2p=bool(raw["is_p2p"]),
-    )
+def _traits_of(name: str, sizes: Sequence[Sequence[int]], *, types: Sequence[str]) -> Traits:
+    backend, _, op = name.rpartition(":")
+    kinds = [_TYPES.get(kind, (kind.lower(), 0)) for kind in types]
+    size = sum(prod(shape) * each for shape, (_, each) in zip(sizes, kinds, strict=False))
+    return Traits(_OPS.get(op, op), backend, shapes_text(sizes), kinds[0][0] if kinds else "", size)
 
 
 _OPS = {"_all_gather_base": "all_gather_single", "_reduce_scatter_base": "reduce_scatter_single"}

@@ -1,7 +1,7 @@
 """Rows of the section `collectives`, and gaps in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from rankscope._block import Block, Column
 from rankscope_proto.columns import SECTION_BY_NAME
@@ -16,45 +16,38 @@ _SECTION = SECTION_BY_NAME["collectives"]
 _PRESENT = {name: 1 << (_SECTION.field(name).optional or 0) for name in ("exit", "device", "step")}
 
 
-@dataclass(slots=True)
-class Row:
+class Row(NamedTuple):
     """One row; the names are the section's, which says what each means. None: not known."""
 
     entry: int
+    exit: int | None
     group: str
+    group_ranks: str
     cseq: int
     op: str
     entry_source: str
-    exit: int | None = None
-    exit_source: str = ""
-    device: int | None = None
-    group_ranks: str = ""
-    bytes: int = 0
-    dtype: str = ""
-    shape: str = ""
-    reduction: str = ""
-    step: int | None = None
-    microstep: int = 0
-    phase: int = 0
-    module: str = ""
-    flags: int = 0
-
-
-_NAMES = tuple(field.name for field in fields(Row))
+    exit_source: str
+    device: int | None
+    bytes: int
+    dtype: str
+    shape: str
+    reduction: str
+    step: int | None
+    microstep: int
+    phase: int
+    module: str
+    flags: int
 
 
 def block_of(rows: Sequence[Row]) -> Block:
     """At least one row as columns."""
-    columns: dict[str, Column] = {}
+    fields = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
     present = [0] * len(rows)
-    for name in _NAMES:
-        values = [getattr(row, name) for row in rows]
-        bit = _PRESENT.get(name)
-        if bit is not None:
-            present = [mask if value is None else mask | bit for mask, value in zip(present, values, strict=True)]
-            values = [value or 0 for value in values]
-        columns[name] = values
-    columns["present"] = present
+    for name, bit in _PRESENT.items():
+        values = fields[name]
+        present = [mask if value is None else mask | bit for mask, value in zip(present, values, strict=True)]
+        fields[name] = tuple(value or 0 for value in values)
+    columns: dict[str, Column] = {**fields, "present": present}
     return Block("collectives", len(rows), columns)
 
 
