@@ -50,6 +50,7 @@ class Writer:
     ) -> None:
         self.rank = rank
         self.launch = launch
+        self.incarnation = launch[:8] + (rank + 1).to_bytes(8, "big")
         self._header = {
             "schema_version": SCHEMA_VERSION,
             "project": project,
@@ -64,7 +65,7 @@ class Writer:
             "node": f"node-{max(rank, 0) // 2}",
             "pid": 4000 + rank,
             "boot_id": "boot-1",
-            "incarnation": launch[:8] + (rank + 1).to_bytes(8, "big"),
+            "incarnation": self.incarnation,
             "week": WEEK,
             "sdk_version": "0.1.0",
         }

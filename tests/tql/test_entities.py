@@ -21,6 +21,9 @@ from tests.tql.reading import refusal, typed
         ("exists(event.kind)", Entity.EVENT),
         ('hit.breakpoint == "b"', Entity.HIT),
         ('hit.seen."tensor.l2" > 1', Entity.HIT),
+        ("collective.wait > 5ms", Entity.COLLECTIVE),
+        ("collective.async == true and mesh.dp == 1", Entity.COLLECTIVE),
+        ('system.name == "cpu.busy" and node == "a"', Entity.SYSTEM),
         ("trace.duration > 1s", Entity.TRACE),
         ('run.status == "failed"', Entity.RUN),
         ("run.config.lr > 0.1", Entity.RUN),
@@ -84,11 +87,14 @@ def test_a_foreign_condition_behind_a_limit_is_refused() -> None:
     assert (error.code, error.hint) == ("foreign_field", "leave it out, or ask about span rows")
 
 
-def test_nothing_is_recorded_of_devices_yet() -> None:
+def test_a_figure_is_asked_by_its_name() -> None:
     error = refusal("system.power > 1")
 
-    assert error.code == "unsupported"
-    assert error.message == "system.power is not there: nothing records node and device figures yet"
+    assert (error.code, error.expected) == (
+        "unknown_field",
+        ("system.name", "system.device", "system.value", "system.time"),
+    )
+    assert error.hint == "name one that there is"
 
 
 def test_what_a_breakpoint_saw_is_asked_by_its_key() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.tql.fields import FIELDS, KEYED, LATER, SCOPES, SECTION, Entity, Origin, Type
+from rankscope.tql.fields import FIELDS, KEYED, SCOPES, SECTION, Entity, Origin, Type
 from rankscope_proto import columns
 
 NAMED = {
@@ -32,6 +32,12 @@ NAMED = {
     "gap": ["kind", "cause", "count", "start", "end"],
     "event": ["name", "kind", "severity"],
     "hit": ["breakpoint", "predicate", "name", "module", "role", "mode", "action", "count"],
+    "collective": [
+        *("op", "group", "group_ranks", "seq", "entry", "exit", "device", "entry_source", "exit_source", "bytes"),
+        *("dtype", "shape", "reduction", "module", "phase", "wait", "wait_charged", "skew", "arrived"),
+        *("enqueued", "async", "p2p", "interrupted"),
+    ],
+    "system": ["name", "value", "device", "time"],
 }
 
 
@@ -41,9 +47,8 @@ def test_every_name_of_the_language_is_a_field(scope: str) -> None:
         assert (f"{scope}.{key}" if scope else key) in FIELDS
 
 
-def test_free_keys_and_scopes_without_rows_are_named() -> None:
+def test_free_keys_are_named() -> None:
     assert set(KEYED) == {"attr", "metric", "run.config", "mesh", "hit.seen"}
-    assert set(LATER) == {"system"}
     assert {name.partition(".")[0] for name in KEYED} <= SCOPES
 
 

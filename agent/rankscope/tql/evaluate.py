@@ -18,7 +18,7 @@ from rankscope.tql.typed import Condition, History, Output, Rows, Typed
 
 __all__ = ["Batch", "Evaluator", "LiveRows"]
 
-_OF_OTHER_ROWS = {Origin.TRACE, Origin.TREE}
+_OF_OTHER_ROWS = {Origin.TRACE, Origin.TREE, Origin.MATCH}
 
 
 class Engine(NamedTuple):

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from rankscope.tql.evaluate_columns import LiveRows
 from rankscope.tql.evaluate_numbers import Number, difference, in_type
 from rankscope.tql.fields import FIELDS, TIME_COLUMN, Entity, Field, Type
-from rankscope.tql.typed import SERIES, History
+from rankscope.tql.series import SERIES
+from rankscope.tql.typed import History
 
 MOST_SERIES = 1 << 16
 """Series that are remembered; beyond it the one that was longest without a row begins anew."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rankscope.tql.flags import flag_fields
 from rankscope_proto import columns, names
 from rankscope_proto.declaration import Field as Declared
 from rankscope_proto.declaration import Section, Wire
@@ -24,6 +25,8 @@ class Entity(StrEnum):
     GAP = "gap"
     EVENT = "event"
     HIT = "hit"
+    COLLECTIVE = "collective"
+    SYSTEM = "system"
     TRACE = "trace"
     RUN = "run"
 
@@ -38,6 +41,7 @@ class Origin(StrEnum):
     MODULE = "module"
     TRACE = "trace"
     TREE = "tree"
+    MATCH = "match"
 
 
 class Type(StrEnum):
@@ -115,6 +119,8 @@ SECTION: Mapping[Entity, Section] = {
     Entity.GAP: columns.GAPS,
     Entity.EVENT: columns.EVENTS,
     Entity.HIT: columns.HITS,
+    Entity.COLLECTIVE: columns.COLLECTIVES,
+    Entity.SYSTEM: columns.SYSTEM_STATS,
 }
 """The section, and so the table, of each entity that is stored as rows of its own."""
 
@@ -125,6 +131,8 @@ TIME_COLUMN: Mapping[Entity, str] = {
     Entity.GAP: "start",
     Entity.EVENT: "time",
     Entity.HIT: "time",
+    Entity.COLLECTIVE: "entry",
+    Entity.SYSTEM: "time",
 }
 """The column that says when a row was."""
 
@@ -158,12 +166,13 @@ _UNSCOPED = ("step", "microstep", "phase")
 _RENAMED = {
     (Entity.SPAN, "parent_span_id"): "span.parent_id",
     (Entity.GAP, "data_kind"): "gap.kind",
+    (Entity.COLLECTIVE, "cseq"): "collective.seq",
     (Entity.TENSOR, "module"): "module.path",
     (Entity.TENSOR, "layer_index"): "layer.index",
     (Entity.TENSOR, "layer_type"): "layer.type",
 }
-_NONE_IS_0 = {(Entity.SPAN, "parent_span_id"), (Entity.EVENT, "span_id")}
-"""Ids that a row may lack."""
+_NONE_IS_0 = {(Entity.SPAN, "parent_span_id"), (Entity.EVENT, "span_id"), (Entity.COLLECTIVE, "cseq")}
+"""Ids and numbers that a row may lack."""
 
 _NOT_NAMED = {"flags", "trace_hi", "trace_lo", "capture", "redaction_state", "step", "microstep"}
 _RANGE = {
@@ -175,11 +184,6 @@ _RANGE = {
     "Int64": (-(2**63), 2**63 - 1),
 }
 
-LATER: Mapping[str, str] = {
-    "system": "nothing records node and device figures yet",
-}
-"""Scopes of the language that no row can have, with the reason."""
-
 
 def _type_of(declared: Declared) -> Type:
     table = declared.table
@@ -188,7 +192,7 @@ def _type_of(declared: Declared) -> Type:
     if declared.wire is Wire.FIXED64 or table.startswith("FixedString"):
         return Type.ID
     if declared.unit:
-        return Type.DURATION if declared.unit == "ns" else Type.TIME
+        return {"ns": Type.DURATION, "bytes": Type.SIZE}.get(declared.unit, Type.TIME)
     if "String" in table:
         return Type.STRING
     return Type.FLOAT if table.startswith("Float") else Type.INTEGER
@@ -247,18 +251,6 @@ def _unscoped(entity: Entity) -> Iterator[Field]:
             yield _field(entity, "time", declared=declared)
 
 
-_FLAGS = {
-    "scaled": "it is still multiplied by the loss scale",
-    "unscaled": "the loss scale was divided out",
-    "local": "it is of before data-parallel reduction",
-    "reduced": "it is of after data-parallel reduction",
-    "recompute": "it is of a forward that was computed again",
-    "sampled": "it is of a sample of the elements",
-    "skipped": "the loss scaler left the step's update out",
-}
-"""What each bit of the flags says of a tensor; a query asks `tensor.skipped == true`."""
-
-
 def _composed() -> Iterator[Field]:
     """Fields that are no single value of a column: a trace id is two halves, an end is start and duration."""
     trace = "Id of the trace: 32 hexadecimal digits."
@@ -273,9 +265,9 @@ def _composed() -> Iterator[Field]:
     shape = "Local shape, written as [2, 3]; of a single number, []."
     yield Field("tensor.shape", Entity.TENSOR, ("shape",), Type.STRING, "Array(UInt64)", meaning=shape)
     hist = columns.TENSOR_STATS.field("log2_hist").meaning
-    for flag, bit in names.TENSOR_FLAGS.items():
-        meaning = f"Whether {_FLAGS[flag]}."
-        yield Field(f"tensor.{flag}", Entity.TENSOR, ("flags",), Type.BOOL, "UInt8", meaning=meaning, bit=bit)
+    for name, bit, meaning in flag_fields():
+        entity = Entity(name.partition(".")[0])
+        yield Field(name, entity, ("flags",), Type.BOOL, "UInt8", meaning=meaning, bit=bit)
     yield Field("tensor.log2_hist", Entity.TENSOR, ("log2_hist",), Type.LIST, "Array(UInt64)", meaning=hist)
 
 
@@ -283,6 +275,7 @@ _EVERY_ROW = tuple(SECTION)
 _EVERY_ROW_AND_TRACE = (*_EVERY_ROW, Entity.TRACE)
 _ANY = (*_EVERY_ROW_AND_TRACE, Entity.RUN)
 _SPANS = (Entity.SPAN, Entity.TRACE)
+_COLLECTIVES = (Entity.COLLECTIVE,)
 
 
 def _looked_up(
@@ -333,6 +326,24 @@ _LOOKED_UP: tuple[tuple[Origin, str, Type, str, tuple[Entity, ...], str], ...] =
         (Entity.SPAN,),
         "Its duration less the sum of its children's, each from 0; at least 0.",
     ),
+    (
+        Origin.MATCH,
+        "collective.wait",
+        Type.DURATION,
+        "Int64",
+        _COLLECTIVES,
+        "From its arrival to that of the last rank; missing until all ranks of the group are there.",
+    ),
+    (
+        Origin.MATCH,
+        "collective.wait_charged",
+        Type.DURATION,
+        "Int64",
+        _COLLECTIVES,
+        "Sum of all ranks' waits, at the rank that came last for certain; missing at all others.",
+    ),
+    (Origin.MATCH, "collective.skew", Type.DURATION, "Int64", _COLLECTIVES, "From the first arrival to the last."),
+    (Origin.MATCH, "collective.arrived", Type.INTEGER, "UInt64", _COLLECTIVES, "Ranks whose arrival is stored."),
     (Origin.TRACE, "step", Type.INTEGER, "Int64", (Entity.TRACE,), "Step of the trace's first span that has one."),
     (Origin.TRACE, "time", Type.TIME, "Int64", (Entity.TRACE,), "Start of the trace's first span."),
     (Origin.RUN, "time", Type.TIME, "Int64", (Entity.RUN,), "When the first process joined the run."),

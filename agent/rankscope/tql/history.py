@@ -10,7 +10,8 @@ from rankscope.tql.fields import KEYED, NUMBERS, Field, Origin, Type
 from rankscope.tql.formatting import format_value
 from rankscope.tql.functions import MEASURES, check_count, whole, wrong_type
 from rankscope.tql.naming import Names, Operand, as_number, described
-from rankscope.tql.typed import SERIES, Constant, History, Key, Value
+from rankscope.tql.series import SERIES
+from rankscope.tql.typed import Constant, History, Key, Value
 
 _FULL_WINDOW = 64
 _LEAST_WINDOW = 8
@@ -28,7 +29,7 @@ def looked_back(node: nodes.Call, arguments: Sequence[Operand], *, names: Names)
     check_count(node, least, most=most, signature=signature)
     if names.entity not in SERIES:
         message = f"{node.function}() looks back in a series, and {names.entity} rows are none"
-        raise _no_history(node, message, hint="ask it of tensor., span. or scalar. rows")
+        raise _no_history(node, message, hint="ask it of tensor., span., scalar., collective. or system. rows")
     argument = as_number(arguments[0])
     if is_constant(argument.value) or not all(_is_stored(leaf) for leaf in leaves(argument.value)):
         message = f"{node.function}() looks back over stored rows, and {argument.like.name} is not stored in them"

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-from rankscope.tql.fields import FIELDS, LATER, SCOPES
+from rankscope.tql.fields import FIELDS, SCOPES
 
 
 def nearest(name: str) -> str:
@@ -12,14 +12,13 @@ def nearest(name: str) -> str:
     A scope that is right is believed: only then its fields are compared by what follows the dot.
     """
     scope, _, key = name.lower().rpartition(".")
-    known = [*FIELDS, *LATER]
-    of_scope = {field.rpartition(".")[2]: field for field in known if field.rpartition(".")[0] == scope}
+    of_scope = {field.rpartition(".")[2]: field for field in FIELDS if field.rpartition(".")[0] == scope}
     if near := difflib.get_close_matches(key, of_scope, n=1, cutoff=0.7):
         return of_scope[near[0]]
     if holding := [field for other, field in of_scope.items() if key in other.split("_")]:
         return holding[0]
-    same_key = [field for field in known if field.rpartition(".")[2] == key]
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8) if scope not in SCOPES else []
+    same_key = [field for field in FIELDS if field.rpartition(".")[2] == key]
+    near = difflib.get_close_matches(name.lower(), FIELDS, n=1, cutoff=0.8) if scope not in SCOPES else []
     return (same_key or near or [""])[0]
 
 

@@ -79,10 +79,10 @@ class Apply:
 class History:
     """A value beside the earlier ones of its series: prev, delta, ema, robust_z.
 
-    A series is the rows of one process (incarnation) with the same `Entity` and series key (`SERIES`), in TQL's total
-    order. It is made of all stored rows, whatever the query keeps. Rows in which the value is missing or NaN are passed
-    over. `prev`: the last earlier value; `delta`: the value less that; `ema(x, n)`: the exponential mean of finite
-    values up to and including this row, with alpha = 2 / (n + 1), begun at the first one; `robust_z(x, n)`:
+    A series is the rows of one process (incarnation) with the same `Entity` and series key (`series.SERIES`), in TQL's
+    total order. It is made of all stored rows, whatever the query keeps. Rows in which the value is missing or NaN are
+    passed over. `prev`: the last earlier value; `delta`: the value less that; `ema(x, n)`: the exponential mean of
+    finite values up to and including this row, with alpha = 2 / (n + 1), begun at the first one; `robust_z(x, n)`:
     (x - median) / (1.4826 * MAD) over the up to n earlier values, missing with fewer than 8 or a MAD of 0.
     Without an earlier value prev, delta and robust_z are missing.
 
@@ -388,13 +388,3 @@ class Typed:
     source: Source
     stages: tuple[Stage, ...]
     entity: Entity
-
-
-_SAME_TENSOR = ("tensor.call", "tensor.reduced")  # a step has a gradient before and after its reduction
-
-SERIES: dict[Entity, tuple[str, ...]] = {
-    Entity.TENSOR: ("tensor.name", "tensor.role", "microstep", "tensor.microbatch", "phase", *_SAME_TENSOR),
-    Entity.SPAN: ("span.name", "span.kind", "span.path", "span.thread_id"),
-    Entity.SCALAR: ("scalar.name",),
-}
-"""The fields that tell one series of a process from another; other entities have no history."""

@@ -1,8 +1,8 @@
 """Names that stand for nothing: refused with the name that was probably meant, or with what there is."""
 
 from rankscope.tql import nodes
-from rankscope.tql.errors import TqlTypeError, TqlUnsupported
-from rankscope.tql.fields import FIELDS, KEYED, LATER, SCOPES
+from rankscope.tql.errors import TqlTypeError
+from rankscope.tql.fields import FIELDS, KEYED, SCOPES
 from rankscope.tql.formatting import field_text
 from rankscope.tql.habits import WORDS
 from rankscope.tql.nearest import nearest, nearest_scope
@@ -23,14 +23,10 @@ def refuse_unknown(field: nodes.FieldRef) -> None:
     """Raise unless the name is a field of some entity, or a free key.
 
     Raises:
-        TqlUnsupported: The language has it, no row can.
         TqlTypeError: There is no such field; the nearest one is the hint.
     """
     if field.name in FIELDS or key_of(field) is not None:
         return
-    if field.scope in LATER:
-        message = f"{field_text(field)} is not there: {LATER[field.scope]}"
-        raise TqlUnsupported("unsupported", message, place=field.place, hint="ask without it")
     if field.scope and field.scope not in SCOPES:
         known, message = tuple(sorted(SCOPES)), f"{field.scope} is no scope"
         raise TqlTypeError("unknown_scope", message, place=field.place, expected=known, hint=_scope_hint(field))

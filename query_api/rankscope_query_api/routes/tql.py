@@ -20,7 +20,8 @@ from rankscope_query_api.routes.asking import PREFIX, InProject, launches_of, st
 from rankscope_query_api.routes.records import gap_json
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.tql_sql import DEFAULT_PAGE, Compiled, compile_query
-from rankscope_query_api.tql_sql.mentioned import first_with, keys_in_doubt, sections_of, steps_of
+from rankscope_query_api.tql_sql.mentioned import compares_clocks, first_with, keys_in_doubt, sections_of, steps_of
+from rankscope_query_api.tql_sql.relations import unmeasured_clocks
 from rankscope_query_api.values import Record, RunKey, Table
 
 router = APIRouter(prefix=PREFIX, tags=["tql"])
@@ -117,14 +118,24 @@ class _Asked:
         return [{"run_id": gap["run_id"], **gap_json(gap)} for gap in found if _touches(gap, low, high=high)]
 
     async def warnings(self, *, is_empty: bool) -> Sequence[str]:
-        """The keys that it names and that no stored row has."""
+        """The keys that it names and that no stored row has, and clocks that it relies on and that nobody measured."""
         keys = await asyncio.to_thread(keys_in_doubt, self.query, is_empty=is_empty)
         seen = await asyncio.gather(*(self._is_seen(key) for key in keys))
         where = "project" if self.run is None else "run"
         names = (
             field_text(FieldRef(key.scope, key.key)) for key, is_seen in zip(keys, seen, strict=True) if not is_seen
         )
-        return [f"{name} was never seen in this {where}: nothing that is stored has it" for name in names]
+        unseen = [f"{name} was never seen in this {where}: nothing that is stored has it" for name in names]
+        return [*unseen, *await self._of_clocks()]
+
+    async def _of_clocks(self) -> Sequence[str]:
+        if not compares_clocks(self.query):
+            return ()
+        asked = unmeasured_clocks(project=self.project, run=self.run)
+        ((unmeasured,), (processes,)) = (await self.store.query(asked.sql, asked.parameters)).columns
+        if not unmeasured:
+            return ()
+        return [f"the clocks of {unmeasured} of {processes} processes were never measured: they are taken as right"]
 
     async def _is_seen(self, key: Key) -> bool:
         asked = await asyncio.to_thread(first_with, key, project=self.project, run=self.run)

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from rankscope_query_api.sql.functions import FUNCTIONS
 
-_TABLES = ("spans", "tensor_stats", "scalars", "modules", "events", "gaps", "runs", "hits")
+_TABLES = (
+    *("spans", "tensor_stats", "scalars", "modules", "events", "gaps", "runs", "hits"),
+    *("collectives", "clocks", "system_stats", "standings"),
+)
 
 _RESTRICTED = re.compile(
     rf"(?P<shown>[^;]*) FROM (?:{'|'.join(_TABLES)}) AS rs_t"

@@ -23,6 +23,7 @@ _WHOLE = {
     "trace_hi": ("trace_id", "Id of the trace"),
     "link_trace_hi": ("link_trace_id", "Ids of the linked traces"),
     "incarnation_hi": ("absent_incarnation", "The incarnation whose rows are absent, where another process says so"),
+    "of_hi": ("of_incarnation", "The incarnation of the process that is spoken of"),
 }
 """Name and meaning of the ids that are stored in halves, by the upper one."""
 
@@ -87,12 +88,16 @@ def _columns(field: Field, section: Section) -> Iterator[Column]:
         yield Column(field.name, "String", f"{field.meaning} {_one_of(field)}", _words(field))
     elif field.table == "FixedString(16)":
         yield Column(field.name, "String", f"{field.meaning} 32 hexadecimal digits.", f"lower(hex({stored}))")
-    elif field.unit.startswith("ns"):
+    elif field.unit == "ns" or field.unit.startswith("ns since"):
         yield from _times(field)
     elif field.name in _WHOLE:
         yield _halves(field, section)
     elif not field.name.endswith("_lo"):
-        yield _id(field, section) if _is_id(field) else Column(field.name, _type(field), field.meaning, stored)
+        yield _id(field, section) if _is_id(field) else Column(field.name, _type(field), _meaning(field), stored)
+
+
+def _meaning(field: Field) -> str:
+    return f"{field.meaning} In {field.unit}." if field.unit else field.meaning
 
 
 def _is_id(field: Field) -> bool:
@@ -149,7 +154,7 @@ def _halves(field: Field, section: Section) -> Column:
     if field.table.startswith("Array"):
         both = f"arrayMap((h, l) -> concat({_digits('h')}, {_digits('l')}), {upper}, {lower})"
         return Column(name, "Array(String)", f"{meaning}. 32 hexadecimal digits.", both)
-    if section is contract.SPANS:
+    if section is contract.SPANS or field.name == "of_hi":
         return Column(name, "String", f"{meaning}. 32 hexadecimal digits.", both)
     return Column(
         name, "Nullable(String)", f"{meaning}; NULL: none. 32 hexadecimal digits.", f"if({upper} = 0, NULL, {both})"
@@ -233,6 +238,10 @@ VIEWS: dict[str, View] = {
         _of_section("modules", contract.MODULES),
         _of_section("events", contract.EVENTS),
         _of_section("hits", contract.HITS),
+        _of_section("collectives", contract.COLLECTIVES),
+        _of_section("clocks", contract.CLOCKS),
+        _of_section("system_stats", contract.SYSTEM_STATS),
+        _of_section("standings", contract.STANDINGS),
         _otel_traces(),
     )
 }

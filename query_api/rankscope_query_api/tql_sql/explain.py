@@ -13,6 +13,7 @@ _LOOKED_UP: Mapping[Origin, str] = {
     Origin.PLACE: "place: the coordinates of the process in the mesh, by run, launch and rank",
     Origin.MODULE: "module: class, type and layer of the module, by run and path",
     Origin.TRACE: "trace: sums over all spans of the trace, by run and trace",
+    Origin.MATCH: "match: the arrivals of all ranks at the collective, on one clock, by run and row",
     Origin.TREE: "tree: count and durations of the children, by run, trace and span",
 }
 _OF_SPANS = "; of spans, those of step traces"

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from rankscope.tql.fields import SECTION
 
-_TABLES = {section.table for section in SECTION.values()} | {"batches", "modules", "runs"}
+_TABLES = {section.table for section in SECTION.values()} | {"batches", "clocks", "modules", "runs"}
 _BOUND = {"project": "project", "run_id": "run"}
 
 _TOKEN = re.compile(
@@ -33,9 +33,9 @@ _TOKEN = re.compile(
 _REMARKS = frozenset({"--", "/*"})
 
 _WORDS = """
-    ALL AND AS ASC BETWEEN BY CASE CURRENT DESC DISTINCT ELSE END FIRST FROM GROUP HAVING IN IS JOIN LAST LEFT LIMIT
-    NOT NULL NULLS ON OR ORDER OVER PARTITION PRECEDING PREWHERE RECURSIVE ROW ROWS SELECT THEN UNBOUNDED UNION WHEN
-    WHERE WITH
+    ALL AND AS ASC ASOF BETWEEN BY CASE CURRENT DESC DISTINCT ELSE END FIRST FROM GROUP HAVING IN IS JOIN LAST LEFT
+    LIMIT NOT NULL NULLS ON OR ORDER OVER PARTITION PRECEDING PREWHERE RECURSIVE ROW ROWS SELECT THEN UNBOUNDED UNION
+    WHEN WHERE WITH
 """
 _KEYWORDS = frozenset(_WORDS.split())
 _CLAUSES = frozenset({"PREWHERE", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"})
@@ -46,16 +46,16 @@ _CLOSES = {"(": ")", "[": "]"}
 
 _NAMES = """
     abs any anyLast argMax argMaxIf argMin argMinIf array arrayAvg arrayCount arrayDistinct arrayElement arrayFilter
-    arrayLast arrayMap arrayMax arrayMin arrayPopFront arrayPushBack arrayReduce arraySlice arraySort
-    arrayStringConcat assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr bitShiftLeft cast concat
-    count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage extract floor greatest groupArray
-    groupArrayIf groupArrayLast groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex if ifNull indexOf
-    intDiv
-    isFinite isInfinite isNaN isNotNull isNull JSONExtractRaw JSONExtractString least length log10 log2 lower
-    mapContains mapKeys mapValues match max min modulo moduloOrZero multiIf notEmpty now64 Nullable nullIf position
-    quantileExactInclusive range replaceAll round roundBankers row_number simpleLinearRegression splitByString sqrt
-    startsWith stddevPopStable sum toFloat64 toFloat64OrNull toInt128 toInt64 toNullable toString toUInt128 toUInt16
-    toUInt32 toUInt64 toUInt8 toUnixTimestamp64Nano tuple tupleElement unhex uniqExact uniqExactIf
+    arrayJoin arrayLast arrayMap arrayMax arrayMin arrayPopFront arrayPushBack arrayReduce arrayReverseSort arraySlice
+    arraySort arrayStringConcat arraySum assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr
+    bitShiftLeft cast concat count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage extract floor
+    greatest groupArray groupArrayIf groupArrayLast groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex
+    if ifNull indexOf intDiv isFinite isInfinite isNaN isNotNull isNull JSONExtractRaw JSONExtractString least length
+    log10 log2 lower mapContains mapKeys mapValues match max min modulo moduloOrZero multiIf notEmpty now64 Nullable
+    nullIf position quantileExactInclusive range reinterpretAsFixedString replaceAll reverse round roundBankers
+    row_number simpleLinearRegression splitByString sqrt startsWith stddevPopStable sum toFloat64 toFloat64OrNull
+    toInt128 toInt64 toInt64OrZero toNullable toString toUInt128 toUInt16 toUInt32 toUInt64 toUInt8
+    toUnixTimestamp64Nano tuple tupleElement unhex uniqExact uniqExactIf
 """
 _FUNCTIONS = frozenset(_NAMES.lower().split())
 """What may stand before a parenthesis, in small letters; none of it reads anything."""
@@ -238,7 +238,7 @@ class _Checker:
         """Checks what a FROM reads; the tables among it."""
         tables: list[str] = []
         for at, one in enumerate(_split(parts, "JOIN")):
-            joined, *conditions = _split([part for part in one if part != "LEFT"], "ON")
+            joined, *conditions = _split([part for part in one if part not in ("ASOF", "LEFT")], "ON")
             if bool(at) != bool(conditions) or not joined:
                 raise UnguardedStatementError("a JOIN without its condition")
             tables += self._one_read(joined, known)

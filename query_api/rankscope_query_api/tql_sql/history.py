@@ -12,6 +12,7 @@ from sqlglot.expressions.core import Expr
 
 from rankscope.tql import typed
 from rankscope.tql.fields import FIELDS, KEYED, Entity, Field, Origin
+from rankscope.tql.series import SERIES
 from rankscope_query_api.tql_sql.arithmetic import as_float, combined, rounded
 from rankscope_query_api.tql_sql.expressions import all_of, call, column, number
 from rankscope_query_api.tql_sql.order import order_by, series_order
@@ -73,7 +74,7 @@ def _is_constant_in_series(value: typed.Value, entity: Entity) -> bool:
         return KEYED[value.scope][1] in _BY_PROCESS
     if not isinstance(value, Field):
         return False
-    return value.origin in _BY_PROCESS or value.name in _OF_PROCESS or value.name in typed.SERIES.get(entity, ())
+    return value.origin in _BY_PROCESS or value.name in _OF_PROCESS or value.name in SERIES.get(entity, ())
 
 
 def windowed(node: typed.History, side: Source, *, scope: Scope) -> Source:
@@ -205,7 +206,7 @@ def _over(value: Expr, *, scope: Scope, is_current_too: bool = True) -> Expr:
 @functools.cache
 def _rows_of_series(entity: Entity, *, is_current_too: bool) -> str:
     """The rows of a series up to one, as the text of a window: written once, for it took a third of a query's time."""
-    series = [column("incarnation"), *(_of_series(FIELDS[name][entity]) for name in typed.SERIES[entity])]
+    series = [column("incarnation"), *(_of_series(FIELDS[name][entity]) for name in SERIES[entity])]
     order = order_by(series_order(entity))
     last = "CURRENT ROW" if is_current_too else "1 PRECEDING"
     return (

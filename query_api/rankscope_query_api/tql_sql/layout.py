@@ -6,7 +6,9 @@ The compiler writes one line, as that costs least; who reads a statement is not 
 import re
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|\{[^}]*\}|\w+|[^\w\s]|\s+")
-_CLAUSE = re.compile(r"(?:FROM|PREWHERE|WHERE|GROUP BY|HAVING|ORDER BY|LIMIT|LEFT JOIN|INNER JOIN|UNION ALL)\b")
+_CLAUSE = re.compile(
+    r"(?:FROM|PREWHERE|WHERE|GROUP BY|HAVING|ORDER BY|LIMIT|(?<!ASOF )LEFT JOIN|ASOF LEFT JOIN|INNER JOIN|UNION ALL)\b"
+)
 _SELECT = re.compile(r"\s*(?:SELECT|WITH)\b")
 _INDENT = "  "
 

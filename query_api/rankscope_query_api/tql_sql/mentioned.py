@@ -34,6 +34,8 @@ from rankscope_query_api.tql_sql.writing import text_of
 _HOLDERS = {"attr": Entity.SPAN, "metric": Entity.SPAN, "hit.seen": Entity.HIT, "run.config": Entity.RUN}
 """Whose rows have the keys of each scope; coordinates of a mesh are not here, for few rows would hold them."""
 
+_COMPARED = {"collective.wait", "collective.wait_charged", "collective.skew"}
+
 _MAX_STEP = 2**63 - 1
 
 
@@ -60,6 +62,11 @@ def first_with(key: Key, *, project: str, run: str | None) -> Statement:
     sql = text_of(statement.limit(1, copy=False))
     check_statement(sql, with_run=run is not None)
     return Statement(sql, scope.parameters.values)
+
+
+def compares_clocks(query: Typed) -> bool:
+    """Whether it sets the arrivals of ranks at a collective against each other."""
+    return any(isinstance(node, Field) and node.name in _COMPARED for node in walked(query))
 
 
 def steps_of(query: Typed) -> tuple[int, int]:

@@ -18,7 +18,9 @@ from rankscope.tql.fields import Origin
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
 from rankscope_proto.sections_spans import SPAN_END
 from rankscope_query_api.layers import NUMBER_AT_END
-from rankscope_query_api.tql_sql.parameters import Parameters
+from rankscope_query_api.tql_sql.guard import check_statement
+from rankscope_query_api.tql_sql.matches import MATCHES, SCOPED, UNMEASURED
+from rankscope_query_api.tql_sql.parameters import Parameters, Statement
 from rankscope_query_api.values import SILENT_NS
 
 KEYS: dict[Origin, tuple[str, ...]] = {
@@ -28,14 +30,14 @@ KEYS: dict[Origin, tuple[str, ...]] = {
     Origin.MODULE: ("run_id", "path"),
     Origin.TRACE: ("run_id", "trace_hi", "trace_lo"),
     Origin.TREE: ("run_id", "trace_hi", "trace_lo", "parent_span_id"),
+    Origin.MATCH: ("run_id", "incarnation", "seq", "idx"),
 }
 """Key columns of each."""
 
 _OF_PROJECT = "project = {project:String}"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
-_SCOPED = "@scoped"
 _DOT, _NUMBER = "{dot:String}", "{number:String}"
-_BOUND = {"dot": ".", "number": NUMBER_AT_END}
+_BOUND = {"dot": ".", "number": NUMBER_AT_END, "dash": "-", "comma": ","}
 
 # What the list of runs says, computed alike: the worst status of the latest launch's trainers, or of all its processes
 # where none calls itself a trainer; a process that fell silent was interrupted.
@@ -80,7 +82,7 @@ FROM (
             min(sealed) AS first_sealed,
             toUnixTimestamp64Nano(now64(9)) - max(if(received > 0, received, sealed)) AS silent
         FROM batches
-        PREWHERE {_SCOPED}
+        PREWHERE {SCOPED}
         GROUP BY run_id, incarnation
     ) AS heard
     LEFT JOIN (
@@ -97,7 +99,7 @@ FROM (
             min(start) AS started,
             max(end) AS ended
         FROM runs
-        PREWHERE {_SCOPED}
+        PREWHERE {SCOPED}
         GROUP BY run_id, incarnation
     ) AS said ON heard.run_id = said.run_id AND heard.incarnation = said.incarnation
     GROUP BY heard.run_id
@@ -112,25 +114,25 @@ SELECT
 FROM (
     SELECT run_id, launch_id, min(sealed) AS first_sealed
     FROM batches
-    PREWHERE {_SCOPED}
+    PREWHERE {SCOPED}
     GROUP BY run_id, launch_id
 )"""
 
 _PLACES = f"""
 SELECT run_id, launch_id, rank, argMax(mesh, (length(mesh), sealed)) AS coordinates
 FROM batches
-PREWHERE {_SCOPED}
+PREWHERE {SCOPED}
 GROUP BY run_id, launch_id, rank"""
 
 # A layer is what `layers.is_block` says: its name ends in its index, and its parent has another.
 _LAYERS = f"""
 SELECT run_id, groupUniqArray(path) AS layers
 FROM modules
-PREWHERE {_SCOPED}
+PREWHERE {SCOPED}
 WHERE isNotNull(layer_index)
     AND extract(splitByString({_DOT}, path)[-1], {_NUMBER}) = toString(ifNull(layer_index, 0))
     AND (run_id, parent, ifNull(layer_index, 0)) NOT IN (
-        SELECT run_id, path, ifNull(layer_index, 0) FROM modules PREWHERE {_SCOPED} WHERE isNotNull(layer_index)
+        SELECT run_id, path, ifNull(layer_index, 0) FROM modules PREWHERE {SCOPED} WHERE isNotNull(layer_index)
     )
 GROUP BY run_id"""
 
@@ -153,7 +155,7 @@ FROM (
         argMax(class, (time, incarnation, seq, idx)) AS last_class,
         argMax(type, (time, incarnation, seq, idx)) AS last_type
     FROM modules
-    PREWHERE {_SCOPED}
+    PREWHERE {SCOPED}
     GROUP BY run_id, path
 ) AS one
 LEFT JOIN ({_LAYERS}) AS numbered ON one.run_id = numbered.run_id"""
@@ -181,7 +183,7 @@ FROM (
         argMinIf(step, (start, span_id), isNotNull(step)) AS trace_step,
         min(start) AS trace_time
     FROM spans
-    PREWHERE {_SCOPED}
+    PREWHERE {SCOPED}
     GROUP BY run_id, trace_hi, trace_lo
 )"""
 
@@ -202,7 +204,7 @@ FROM (
         span_id,
         argMin(duration, (start, status = {SpanStatus.INTERRUPTED.code}, incarnation, seq, idx)) AS child_duration
     FROM spans
-    PREWHERE {_SCOPED}
+    PREWHERE {SCOPED}
     WHERE parent_span_id != 0
     GROUP BY run_id, trace_hi, trace_lo, parent_span_id, span_id
 )
@@ -215,6 +217,7 @@ _TEXTS: dict[Origin, str] = {
     Origin.MODULE: _MODULES,
     Origin.TRACE: _TRACES,
     Origin.TREE: _CHILDREN,
+    Origin.MATCH: MATCHES,
 }
 
 
@@ -227,15 +230,37 @@ def relation(origin: Origin, *, project: str, run: str | None, parameters: Param
         run: The only run to read; None: all of the project.
         parameters: Learns what the statement binds.
     """
-    parameters.named("project", project, table="String")
-    if run is not None:
-        parameters.named("run", run, table="String")
+    _name_scope(project, run, parameters)
     for name, text in _BOUND.items():
         if f"{{{name}:String}}" in _TEXTS[origin]:
             parameters.named(name, text, table="String")
     return exp.Var(this=_text(origin, run is not None))
 
 
+def unmeasured_clocks(*, project: str, run: str | None) -> Statement:
+    """A statement of one row: how many of how many clocks that should agree were never measured.
+
+    Args:
+        project: The only project to read.
+        run: The only run to read; None: all of the project.
+    """
+    parameters = Parameters()
+    _name_scope(project, run, parameters)
+    sql = _scoped(UNMEASURED, run is not None)
+    check_statement(sql, with_run=run is not None)
+    return Statement(sql, parameters.values)
+
+
+def _name_scope(project: str, run: str | None, parameters: Parameters, /) -> None:
+    parameters.named("project", project, table="String")
+    if run is not None:
+        parameters.named("run", run, table="String")
+
+
 @functools.cache
 def _text(origin: Origin, has_run: bool) -> str:
-    return " ".join(_TEXTS[origin].replace(_SCOPED, _OF_RUN if has_run else _OF_PROJECT).split())
+    return _scoped(_TEXTS[origin], has_run)
+
+
+def _scoped(text: str, has_run: bool) -> str:
+    return " ".join(text.replace(SCOPED, _OF_RUN if has_run else _OF_PROJECT).split())

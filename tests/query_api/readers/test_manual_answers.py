@@ -41,6 +41,13 @@ OF_NIGHTLY: dict[str, Example] = {
         _whole,
         [(1, "w", 2)],
     ),
+    "collective.wait_charged > 5ms | sum(collective.wait_charged), count() by rank, collective.op": (
+        _whole,
+        [(1, "all_reduce", 50 * MS, 1)],
+    ),
+    "collective.bytes >= 1MiB and collective.exit - collective.entry > 10ms"
+    " | select step, rank, collective.seq, collective.wait": (_whole, [(4, 0, 1, 50 * MS)]),
+    'system.name == "memory.used" | max(system.value) by node': (_whole, [("node-0", 6e9)]),
     "trace.error_count > 0 and trace.duration > 1s": (_trace, [(FIRST, 1500 * MS, 1)]),
     'run.status == "failed" and run.tag contains "nightly"': (lambda item: (item["run_id"],), [(nightly.RUN,)]),
     "tensor.nonfinite_count > 0 and span.duration > 1s": (_tensor, [NAN]),

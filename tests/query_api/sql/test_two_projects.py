@@ -25,7 +25,8 @@ from tests.query_api.sql.generator import HONEST
 from tests.query_api.sql.sending import send
 
 ROWS = 300
-TABLES = ("spans", "tensor_stats", "scalars", "modules", "events", "gaps", "runs")
+SECTIONS_OF_RANKS = ("collectives", "clocks", "system_stats", "standings")
+TABLES = ("spans", "tensor_stats", "scalars", "modules", "events", "gaps", "runs", *SECTIONS_OF_RANKS)
 
 FED = [
     "SELECT count() AS n FROM spans WHERE toInt64(rollout_id) = 7",
@@ -48,6 +49,12 @@ FED = [
     "SELECT count() AS n FROM events WHERE toInt64(name) = 5",
     "SELECT count() AS n FROM gaps WHERE toInt64(detail) = 5",
     "SELECT count() AS n FROM runs WHERE toInt64(command) = 5",
+    "SELECT count() AS n FROM collectives WHERE toInt64(op) = 5 AND intDiv(10, rank) = 10",
+    "SELECT sum(toInt64(shape)) AS n, max(toInt64(`group`)) AS g FROM collectives WHERE exit_ns > entry_ns",
+    "SELECT count() AS n FROM clocks WHERE toInt64(server) = 5 AND intDiv(offset_ns, error_ns) > 0",
+    "SELECT count() AS n FROM system_stats WHERE toInt64(name) = 5 AND toInt64(device) = 5",
+    "SELECT toInt64(state) AS s, count() AS n FROM standings GROUP BY s HAVING toInt64(max(stack)) = 7 ORDER BY s",
+    "SELECT count() AS n FROM collectives c JOIN clocks k ON k.of_incarnation = c.incarnation WHERE toInt64(op) = 7",
     "SELECT count() AS n FROM modules WHERE toInt64(path) = 5",
     "SELECT count() AS n FROM otel_traces WHERE toInt64(SpanAttributes['k']) = 7 AND toInt64(SpanName) = 5",
     "SELECT toInt64(max(name)) AS n, min(rank) AS r, uniqExact(rollout_id) AS u, count() AS c FROM spans",
@@ -64,6 +71,9 @@ def batch(project: str, *, run: str, text: str, rank: int) -> pb.Batch:
     span: Row = {"trace_hi": 1, "trace_lo": 2, "name": text, "path": text, "rollout_id": seven, "attributes": labels}
     tensor: Row = {"name": text, "role": 1, "dtype": text, "shape": [rank], "numel_local": rank, "time": START}
     gap: Row = {"class": 1, "cause": text, "data_kind": "spans", "start": START, "detail": text}
+    collective: Row = {"group": text, "op": text, "shape": text, "cseq": 1, "entry": START, "exit": START + rank}
+    clock: Row = {"of_hi": 1, "of_lo": rank, "time": START, "error": rank, "server": text}
+    standing: Row = {"of_hi": 1, "time": START, "state": text, "stack": text}
     steps = range(ROWS)
     return Writer(run, rank, project=project, world_size=2).seal(
         spans=[{**span, "span_id": step + 1, "step": step, "start": START + step, "duration": MS} for step in steps],
@@ -72,6 +82,10 @@ def batch(project: str, *, run: str, text: str, rank: int) -> pb.Batch:
         modules=[{"path": text, "class": text, "type": text, "time": START} for _ in steps],
         events=[{"time": START + step, "kind": "alert", "name": text, "severity": 1} for step in steps],
         gaps=[gap for _ in steps],
+        collectives=[{**collective, "step": step} for step in steps],
+        clocks=[clock for _ in steps],
+        system_stats=[{"name": text, "device": text, "value": 1.0, "time": START} for _ in steps],
+        standings=[standing for _ in steps],
         run_info=[{"status": 1, "name": text, "command": text, "start": START} for _ in steps],
     )
 

@@ -5,11 +5,13 @@
 - Rank 1's gradient of `w` has a NaN at step 3 and an infinity at step 4; rank 0's weight is large.
 - Rollout 1 takes 1.5 s, its tool ends in error on cuda:0, and it has a reward; rollout 2 has neither.
 - The loss of a step is its number, for twelve steps.
+- At step 4 the ranks meet in two all_reduces of 4 MiB: rank 1 is late by 50 ms, then by 1 ms; both are over 1 ms later.
+- The node uses 4e9 bytes of memory, then 6e9.
 - A breakpoint on `w` fires three times on rank 1, twice over 100.
 """
 
 from rankscope_proto.identity import step_trace_id
-from rankscope_proto.names import SPAN_FLAGS, Phase, Role, RunStatus, SpanKind, SpanStatus
+from rankscope_proto.names import SPAN_FLAGS, Phase, ProcessRole, Role, RunStatus, SpanKind, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
 from tests.query_api.batches import MS, Row, Writer
 
@@ -31,6 +33,7 @@ ROLLOUTS = (0xA, 0xB)
 def batches() -> list[pb.Batch]:
     """What both ranks sealed."""
     writers = [Writer(RUN, rank, launch=LAUNCH, world_size=2) for rank in (0, 1)]
+    agent = Writer(RUN, -1, launch=LAUNCH, world_size=2, role=ProcessRole.AGENT)
     information: Row = {"status": RunStatus.FAILED.code, "name": "night", "tags": ["nightly"], "start": BEGUN[3]}
     losses = [{"name": "loss", "step": step, "value": float(step), "time": NOON + step} for step in range(12)]
     return [
@@ -39,6 +42,7 @@ def batches() -> list[pb.Batch]:
             spans=[_step(3, 0), _step(4, 0), *_first_rollout(), *_second_rollout()],
             tensor_stats=[*_activations(3, 1.0, 3.0), *_activations(4, 1.0, 1.5), _weight()],
             scalars=losses,
+            collectives=[_all_reduce(1, 0), _all_reduce(2, 0)],
         ),
         writers[1].seal(
             spans=[_step(3, 1), {**_step(4, 1), "status": SpanStatus.ERROR.code}],
@@ -47,8 +51,21 @@ def batches() -> list[pb.Batch]:
                 _gradient(4, inf_count=1, mean=0.0, absmax=float("inf"), l2=1.0),
             ],
             hits=[_hit(3, 99.0), _hit(3, 101.0), _hit(4, 250.0)],
+            collectives=[_all_reduce(1, 50), _all_reduce(2, 1)],
+        ),
+        agent.seal(
+            system_stats=[
+                {"name": "memory.used", "value": used, "time": NOON + at} for at, used in enumerate((4e9, 6e9))
+            ]
         ),
     ]
+
+
+def _all_reduce(number: int, late_ms: int) -> Row:
+    called = BEGUN[4] + number * 1000 * MS
+    over = called + (51 if number == 1 else 2) * MS
+    group = {"group": "0", "group_ranks": "0-1", "cseq": number, "op": "all_reduce", "bytes": 4 << 20}
+    return {**group, "step": 4, "entry": called + late_ms * MS, "exit": over}
 
 
 def _step(step: int, rank: int) -> Row:

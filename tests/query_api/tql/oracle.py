@@ -14,6 +14,7 @@ from typing import Any
 
 from rankscope.tql import typed
 from rankscope.tql.fields import FIELDS, MAPS, Entity, Field, Type
+from rankscope.tql.series import SERIES
 from tests.query_api.tql.events import Process
 from tests.query_api.tql.rows import Row
 
@@ -60,7 +61,7 @@ class Placed:
     @property
     def series(self) -> tuple[Any, ...]:
         """Which series it belongs to."""
-        known = [FIELDS[name][self.entity] for name in typed.SERIES[self.entity]]
+        known = [FIELDS[name][self.entity] for name in SERIES[self.entity]]
         values = [(self.row.get(each.column[0]), each.bit) for each in known]
         return (self.process.incarnation, *(value & bit if bit and value else value for value, bit in values))
 

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from rankscope import tql
+from rankscope_proto.v1 import batch_pb2 as pb
 from rankscope_query_api import encodings
 from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
@@ -20,7 +21,16 @@ from rankscope_query_api.tql_sql.mentioned import steps_of
 from rankscope_query_api.values import RunKey
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
+from tests.query_api.batches import START, Writer
 from tests.query_api.tql import training
+
+MEETINGS = (("near", 0), ("near", 1), ("far", 0), ("far", 2))
+"""Runs of two ranks that meet in a collective: on one node, and on two."""
+
+
+def _meets(run: str, rank: int) -> pb.Batch:
+    group = {"group": "0", "group_ranks": "", "op": "barrier"}
+    return Writer(run, rank).seal(collectives=[{**group, "cseq": 1, "entry": START + rank}])
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +38,7 @@ def trained(front_process: FrontProcess) -> Iterator[Store]:
     """The training in a database of its own."""
     store = Store(front_process.url)
     migrate(store.client)
-    insert(store.client, *training.batches())
+    insert(store.client, *training.batches(), *(_meets(run, rank) for run, rank in MEETINGS))
     yield store
     store.drop()
 
@@ -85,6 +95,24 @@ async def test_a_key_that_nothing_has_is_warned_of(
 )
 async def test_a_key_that_something_has_is_not_warned_of(service: httpx.AsyncClient, query: str) -> None:
     assert (await told(service, query))["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "run", "is_warned"),
+    [
+        ("collective.wait > 5ms", "far", True),
+        ("exists(collective.op) | max(collective.skew) by rank", None, True),
+        ("collective.wait > 5ms", "near", False),
+        ("collective.arrived > 5", "far", False),
+    ],
+)
+async def test_waits_between_nodes_whose_clocks_nobody_measured_are_warned_of(
+    service: httpx.AsyncClient, query: str, run: str | None, is_warned: bool
+) -> None:
+    answer = await told(service, query, run=run)
+
+    warning = "the clocks of 2 of 2 processes were never measured: they are taken as right"
+    assert answer["warnings"] == [warning] * is_warned
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""Collectives matched over ranks, as a relation of one row an arrival: what it waited, and what it is charged with.
+
+A collective is known by group and number; its arrivals are compared on one clock: to each entry the offset is added
+that was measured of its process's clock last before it (of earlier entries the first measured), with the drift since.
+A clock that was never measured is taken as right: between processes of one node that is so, between nodes the answer
+says it. The last arriver is charged where it is the last for certain: it shares a node with the one before, or came
+later than both clocks err, both measured against one server. Nothing is said of a collective of which ranks of the
+group are not stored (yet), nor of one at which a rank arrived twice.
+"""
+
+# ruff: noqa: S608 - only constants of this repository are put together here: values are bound
+
+from rankscope_proto.names import COLLECTIVE_FLAGS
+
+SCOPED = "@scoped"
+"""What stands for the conditions that every table reference compares."""
+
+_PROCESS = "reverse(reinterpretAsFixedString(bitOr(bitShiftLeft(toUInt128(of_hi), 64), toUInt128(of_lo))))"
+
+_CLOCKS = f"""
+SELECT
+    run_id,
+    {_PROCESS} AS process,
+    time AS measured,
+    if(row_number() OVER (PARTITION BY run_id, of_hi, of_lo ORDER BY time, seq, idx) = 1, 0, time) AS since,
+    offset,
+    error,
+    ifNull(drift, 0) AS growth,
+    server
+FROM clocks
+PREWHERE {SCOPED}"""
+
+_ARRIVALS = f"""
+SELECT run_id, launch_id, "group", group_ranks, cseq, rank, node, entry, incarnation, seq, idx
+FROM collectives
+PREWHERE {SCOPED}
+WHERE cseq != 0 AND bitAnd(flags, {COLLECTIVE_FLAGS["p2p"]}) = 0"""
+
+_ON_ONE_CLOCK = f"""
+SELECT
+    arrived.run_id AS run_id,
+    launch_id,
+    "group",
+    group_ranks,
+    cseq,
+    tuple(
+        entry + offset + toInt64(growth * ((entry - measured) / 1000000000)),
+        rank, error, node, server, incarnation, seq, idx
+    ) AS arrival
+FROM ({_ARRIVALS}) AS arrived
+ASOF LEFT JOIN ({_CLOCKS}) AS clock
+    ON arrived.run_id = clock.run_id AND incarnation = process AND entry >= since"""
+
+# `0-3,8` is five ranks; where they are unknown, those that arrived are taken for all.
+_RANKS = """
+if(
+    empty(known),
+    collective_arrived,
+    arraySum(
+        part -> toInt64OrZero(splitByString({dash:String}, part)[-1])
+            - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1,
+        splitByString({comma:String}, known)
+    )
+)"""
+
+_MATCHED = f"""
+SELECT
+    run_id,
+    arrayReverseSort(groupArray(arrival)) AS arrivals,
+    any(group_ranks) AS known,
+    uniqExact(arrival.2) AS collective_arrived,
+    length(arrivals) = collective_arrived AND collective_arrived >= {_RANKS} AS is_whole,
+    arrivals[1] AS final,
+    arrivals[2] AS before,
+    collective_arrived = 1
+        OR final.4 = before.4
+        OR (final.5 = before.5 AND final.1 - before.1 > final.3 + before.3) AS is_certain,
+    arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited,
+    is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
+FROM ({_ON_ONE_CLOCK})
+GROUP BY run_id, launch_id, "group", cseq"""
+
+MATCHES = f"""
+SELECT
+    run_id,
+    own.6 AS incarnation,
+    own.7 AS seq,
+    own.8 AS idx,
+    collective_arrived,
+    if(is_whole, final.1 - arrivals[-1].1, NULL) AS collective_skew,
+    if(is_whole, final.1 - own.1, NULL) AS collective_wait,
+    if(is_charged AND own = final, toInt64(waited), NULL) AS collective_wait_charged
+FROM (
+    SELECT run_id, arrivals, collective_arrived, is_whole, final, is_charged, waited, arrayJoin(arrivals) AS own
+    FROM ({_MATCHED})
+)"""
+"""The text of the relation."""
+
+UNMEASURED = f"""
+SELECT sum(unmeasured) AS unmeasured, sum(processes) AS processes
+FROM (
+    SELECT met.run_id AS run_id, countIf(measurements = 0) AS unmeasured, count() AS processes, uniqExact(node) AS nodes
+    FROM (
+        SELECT run_id, incarnation, any(node) AS node
+        FROM collectives
+        PREWHERE {SCOPED}
+        GROUP BY run_id, incarnation
+    ) AS met
+    LEFT JOIN (
+        SELECT run_id, {_PROCESS} AS process, count() AS measurements
+        FROM clocks
+        PREWHERE {SCOPED}
+        GROUP BY run_id, process
+    ) AS clock ON met.run_id = clock.run_id AND incarnation = process
+    GROUP BY run_id
+)
+WHERE nodes > 1"""
+"""How many clocks of how many processes were never measured, in runs whose collectives come from several nodes."""
