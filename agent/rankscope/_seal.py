@@ -362,8 +362,8 @@ class Sealer:
         self.add_lost({section: rows}, cause=GapCause.QUARANTINED, detail=str(error))
 
     def _write_header(self, batch: Batch) -> int:
-        identity, header = self._identity, batch.header
-        now_ns = self._clock.wall_ns()
+        identity, header, mono_ns = self._identity, batch.header, self._clock.mono_ns()
+        now_ns = self._clock.wall_at(mono_ns)  # of one reading: what is between the two clocks is exact
         week = week_of(now_ns, now_ns=now_ns)
         for name in ("project", "run_id", "launch_id", "incarnation", "rank", "local_rank", "world_size"):
             setattr(header, name, getattr(identity, name))
@@ -373,7 +373,7 @@ class Sealer:
         header.process_role = identity.process_role.code
         header.seq = self._seq
         header.sealed = now_ns
-        header.sealed_mono = self._clock.mono_ns()
+        header.sealed_mono = mono_ns
         header.week = week
         header.sdk_version = __version__
         header.mesh_axis.extend(axis for axis, _ in identity.mesh)

@@ -16,6 +16,7 @@ from typing import Protocol
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from rankscope._host import boot_id, node_name
 from rankscope_ingest import metrics
 from rankscope_ingest.access import Caller, Gate
 from rankscope_ingest.buffer import Accepted, Offer, Outcome, Stand
@@ -109,6 +110,7 @@ class IngestService:
         self._gate = gate
         self._budget = budget
         self._now_ns = now_ns
+        self._clock = f"{node_name()} {boot_id()}".strip()
 
     async def push(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Ingest.Push: one batch, one acknowledgement or status."""
@@ -135,7 +137,8 @@ class IngestService:
             await abort(context, error)
 
     async def stand(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
-        """Ingest.Stand: where senders stand, in the order asked for."""
+        """Ingest.Stand: where senders stand, in the order asked for, and what time it is here."""
+        received_ns = self._now_ns()
         try:
             with self._gate.entered(context) as caller:
                 senders = _senders(await caller.only(requests))
@@ -145,7 +148,9 @@ class IngestService:
         except Exception as error:  # noqa: BLE001 # as in push
             return await abort(context, error)
         shown = (StandReply.Stand(accepted=stand.accepted, durable=stand.durable) for stand in stands)
-        return StandReply(stands=shown).SerializeToString()
+        reply = StandReply(stands=shown, received_ns=received_ns, gateway=self._clock)
+        reply.answered_ns = self._now_ns()  # last of all: what comes behind it counts as the way back
+        return reply.SerializeToString()
 
     async def _look_up(self, senders: Sequence[StandRequest.Sender]) -> list[Stand]:
         shards: dict[int, list[int]] = {}

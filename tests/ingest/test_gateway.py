@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import tempfile
+import time
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -11,13 +13,14 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from pydantic import SecretStr
 
+from rankscope._host import boot_id, node_name
 from rankscope_ingest import gateway, health
 from rankscope_ingest.buffer import Accepted, Buffer, Claimant, Offer
 from rankscope_ingest.dead_letters import DeadLetters, Stage
 from rankscope_ingest.errors import BrokerUnavailable, BrokerUnfit, CannotStart
 from rankscope_proto.identity import shard_of
 from rankscope_proto.v1.batch_pb2 import Batch
-from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Sealed, StandRequest
+from rankscope_proto.v1.ingest_pb2 import Ack, AgentStatus, Sealed, StandReply, StandRequest
 from tests.ground.brokers import Broker
 from tests.ground.processes import answers, free_port
 from tests.ingest.batches import Sender, batch, seal
@@ -180,6 +183,17 @@ async def test_a_question_that_cannot_be_answered_is_refused_by_name(
         await stands(channel, [asked(*sender) for sender in senders])
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_whoever_asks_for_nobody_is_told_the_time_and_on_whose_clock(channel: grpc.aio.Channel) -> None:
+    method: Any = cast("Any", channel).unary_unary("/rankscope.v1.Ingest/Stand")
+
+    before_ns = time.time_ns()
+    reply = StandReply.FromString(await method(StandRequest().SerializeToString()))
+
+    assert before_ns <= reply.received_ns <= reply.answered_ns <= time.time_ns()
+    assert reply.gateway.split() == [node_name(), boot_id()]
+    assert not reply.stands
 
 
 def asked(run_id: str, incarnation: bytes) -> StandRequest.Sender:

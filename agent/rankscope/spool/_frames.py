@@ -54,6 +54,15 @@ class Frame:
     skipped: int
     is_last: bool
 
+    @property
+    def header(self) -> Header:
+        """The batch's header.
+
+        Raises:
+            google.protobuf.message.DecodeError: the payload is no batch.
+        """
+        return header_of(header_bytes(self.payload))
+
 
 @dataclass(frozen=True, slots=True)
 class FrameHead:
