@@ -80,9 +80,12 @@ class Collectives:
     Args:
         recording: Where rows go.
         recorder: torch's flight recorder; default: this process's.
+        since_ns: Monotonic time from which on what the recorder has is the run's; default: now.
     """
 
-    def __init__(self, recording: "Recording", recorder: FlightRecorder | None = None) -> None:
+    def __init__(
+        self, recording: "Recording", recorder: FlightRecorder | None = None, *, since_ns: int | None = None
+    ) -> None:
         self._recording = recording
         self._recorder = recorder or FlightRecorder()
         world: Any = cast("Any", distributed_c10d)._world
@@ -94,6 +97,7 @@ class Collectives:
         self._readings: deque[Reading] = deque()
         self._taking, self._settling = threading.Lock(), threading.Lock()
         self._taken_ns = self._settled_ns = recording.mono_ns()
+        self._since_ns = self._taken_ns if since_ns is None else since_ns
         self._numbers = self._ddp_numbers = self._step_numbers = self._most = 0
         self._destroy: Callable[..., Any] | None = None
         self._stalled: dict[Group, int] = {}
@@ -182,10 +186,12 @@ class Collectives:
 
     def _merge(self, reading: Reading) -> None:
         since_ns, self._settled_ns = self._settled_ns, reading.mono_ns
-        told = self._told(self._recorder.fresh(reading.dump), reading.mono_of)
+        entries, is_whole = self._recorder.fresh(reading.dump)
+        told = self._told(entries, reading.mono_of)
         ends = Ends(self._ends.of_backwards[:], self._ends.of_hooks.copy())
         wall_at = self._recording.clock.wall_at
-        merged = Merge(reading.notes, opened=reading.opened, ends=ends, steps=self._steps, wall_at=wall_at).merged(told)
+        merge = Merge(reading.notes, opened=reading.opened, ends=ends, steps=self._steps, wall_at=wall_at)
+        merged = merge.merged(told, is_whole=is_whole)
         if not self._readings:
             del self._ends.of_backwards[: len(ends.of_backwards)]
             for key in ends.of_hooks:
@@ -218,13 +224,17 @@ class Collectives:
         return [Told(entry, group, mono_of(entry.created_ns)) for entry, group in known if group is not None]
 
     def _begin_groups(self) -> None:
+        """Know each group's numbers as they were when the run began: what was before is not its own."""
         held = self._recorder.held()
         self._groups.begin({entry.pg: entry.group for entry in held})
-        started: set[Group] = set()
-        for entry, group, _ in self._told(held, int):
-            if group not in started and not entry.is_p2p:
-                started.add(group)
-                group.start(entry.number, entry.cseq)
+        first: dict[Group, Entry] = {}
+        for entry, group, entry_ns in self._told(held, _now(self._recording.mono_ns())):
+            if entry_ns < self._since_ns:
+                self._recorder.skip(entry.record)
+            if not entry.is_p2p and (entry_ns < self._since_ns or group not in first):
+                first[group] = entry
+                is_own = entry_ns >= self._since_ns
+                group.start(entry.number - is_own, entry.cseq - is_own)
 
     def _counted(self) -> tuple[int, bool]:
         """Numbers given in all groups that are there, and whether any has p2p calls that nothing told of."""
@@ -310,10 +320,15 @@ class Collectives:
             dist.destroy_process_group = self._destroy
 
 
-def attach(run: "Run") -> Collectives:
-    """Record a run's collectives from now on."""
+def attach(run: "Run", *, since_ns: int | None = None) -> Collectives:
+    """Record a run's collectives from now on.
+
+    Args:
+        run: The run.
+        since_ns: Monotonic time from which on what torch's flight recorder has is the run's; default: now.
+    """
     recording: Recording = run._recording  # pyright: ignore[reportPrivateUsage]  # internal to this distribution
-    collectives = Collectives(recording)
+    collectives = Collectives(recording, since_ns=since_ns)
     collectives.begin()
     return collectives
 

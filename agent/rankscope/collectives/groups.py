@@ -75,8 +75,8 @@ class Group:
         return is_known
 
     def start(self, number: int, cseq: int) -> None:
-        """Begin before the call of a number, which is the collective of another."""
-        self.learn(number - 1, cseq - 1)
+        """Begin behind the call of a number, which is the collective of another."""
+        self.learn(number, cseq)
         self.is_mixed = False
 
     def is_of(self, process_group: object) -> bool:

@@ -26,6 +26,7 @@ class Awaited:
         self._recording = run._recording  # pyright: ignore[reportPrivateUsage]  # internal to this distribution
         self._is_wanted = is_wanted
         self._spans = CollectionSpans(self._recording) if with_gc else None
+        self._since_ns = self._recording.mono_ns()
         self._is_over = False
 
     def begin(self) -> None:
@@ -64,4 +65,4 @@ class Awaited:
         if self._is_wanted:
             from rankscope.collectives.attach import attach  # not at the top: it needs torch
 
-            attach(self._run)
+            attach(self._run, since_ns=self._since_ns)

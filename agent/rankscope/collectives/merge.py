@@ -131,6 +131,8 @@ class Merge:
         self._ends = ends
         self._step_at = steps.finder()
         self._wall_at = wall_at
+        self._unread: Sequence[Note] = ()
+        self._before: dict[Group, int] = {}
         self._by_number: dict[tuple[Group, int], Note] = {}
         for note in (*notes, *opened):
             if note.operation.is_numbered:
@@ -138,11 +140,12 @@ class Merge:
                 for number in range(note.number + 1, note.number + note.moved):
                     self._by_number[note.group, number] = note
 
-    def merged(self, told: Sequence[Told]) -> Merged:
+    def merged(self, told: Sequence[Told], *, is_whole: bool) -> Merged:
         """Rows of all that is known.
 
         Args:
             told: What the recorder has, oldest first.
+            is_whole: Whether nothing was overwritten before it.
         """
         found = Merged()
         collectives = [each for each in told if not each.entry.is_p2p]
@@ -150,7 +153,9 @@ class Merge:
         over = self._over(alone)
         found.rows += [self._recorded(each, over.get(each.entry.record)) for each in alone]
         before = {group: group.read for _, group, _ in told}
-        unsure = self._learn(collectives, found)
+        unsure = self._learn(collectives)
+        if not is_whole:
+            self._count_overwritten(collectives, found)
         for note in self._notes:
             if note.operation.is_numbered and not note.cseq:
                 if note.number <= before.get(note.group, note.group.read):
@@ -172,28 +177,32 @@ class Merge:
             note.cseq, note.device_ns = entry.cseq, entry.device_ns
         return True
 
-    def _learn(self, told: Sequence[Told], found: Merged) -> set[Group]:
-        """Groups in which not every p2p call was seen; counts what was overwritten."""
+    def _learn(self, told: Sequence[Told]) -> set[Group]:
+        """Groups in which not every p2p call was seen."""
         newest = {group: entry for entry, group, _ in told}
-        held = Counter(group for _, group, _ in told)
-        unread = self._unread(newest)
-        unsure: set[Group] = set()
+        self._unread = self._not_read(newest)
         # Before `learn`: what was thought of the numbers holds for the calls since the last reading.
-        for note in unread:
+        for note in self._unread:
             note.cseq = note.number - note.group.apart_at(note.number)
-            held[note.group] += note.numbers
-        for group, entry in newest.items():
-            missing = entry.cseq - group.cseq - held[group]
-            if missing > 0:
-                found.overwritten[group.name] += missing
-            if not group.learn(entry.number, entry.cseq):
-                unsure.add(group)
-        for note in unread:
+        self._before = {group: group.cseq for group in newest}
+        unsure = {group for group, entry in newest.items() if not group.learn(entry.number, entry.cseq)}
+        for note in self._unread:
             if note.group in unsure:
                 note.cseq = 0
         return unsure
 
-    def _unread(self, newest: "dict[Group, Entry]") -> Sequence[Note]:
+    def _count_overwritten(self, told: Sequence[Told], found: Merged) -> None:
+        first = {group: entry for entry, group, _ in reversed(told)}
+        noted: Counter[Group] = Counter()
+        for note in self._unread:
+            if note.number < first[note.group].number:
+                noted[note.group] += note.numbers
+        for group, entry in first.items():
+            missing = entry.cseq - self._before[group] - 1 - noted[group]
+            if missing > 0:
+                found.overwritten[group.name] += missing
+
+    def _not_read(self, newest: "dict[Group, Entry]") -> Sequence[Note]:
         """Calls since the last reading that the recorder does not have: overwritten, or it never has such ones."""
         return [
             note

@@ -133,17 +133,24 @@ class FlightRecorder:
         """The ring as it is now, for `fresh`, whose work may be done later and in another thread."""
         return self._dumped(entries=True)
 
-    def fresh(self, dump: bytes) -> Sequence[Entry]:
-        """The entries of a dump that were in none before, oldest first.
+    def fresh(self, dump: bytes) -> tuple[Sequence[Entry], bool]:
+        """What is new in a dump.
 
         Args:
             dump: What `dump` returned; to be given in the same order.
+
+        Returns:
+            The entries that were in no dump before, oldest first, and whether none was overwritten before them.
         """
-        last = self._last
-        entries = self._entries(dump, after=last)
+        entries = self._entries(dump, after=self._last)
+        is_whole = not entries or entries[0].record == self._last + 1
         if entries:
             self._last = entries[-1].record
-        return entries
+        return entries, is_whole
+
+    def skip(self, record: int) -> None:
+        """Take entries up to this one as known."""
+        self._last = max(self._last, record)
 
     def held(self) -> Sequence[Entry]:
         """All the entries that are there, oldest first; they stay fresh."""
