@@ -3,7 +3,7 @@
 It promises three things. A handle that saw any error is never used again: after a failed query the same chDB handle
 returns the failed query's rows in front of the next answer (909,325 rows of another project were seen). A handle
 that reads cannot write: its limits are set first and then `readonly=1`, which nothing on it can undo; what deletes
-has a handle of its own, for that long only. An integer
+or writes has a handle of its own, for that long only. An integer
 parameter outside its type is refused: ClickHouse wraps it silently (`{x:UInt8}` with 256 reads 0).
 """
 
@@ -14,7 +14,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -25,6 +25,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from rankscope_proto.storage import INSERT_SETTINGS, landing_schema
 from rankscope_query_api.addresses import shown_store_url
 from rankscope_query_api.errors import InvalidRequestError, QueryError, StoreUnavailableError
 from rankscope_query_api.limits import THE_SERVICE, Asker, Limits
@@ -69,6 +70,10 @@ class Selecting(Protocol):
 
     async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
         """Runs statements that delete; see `ClickHouse.erase`."""
+        ...
+
+    async def insert(self, body: bytes, *, token: str) -> None:
+        """Writes batches; see `ClickHouse.insert`."""
         ...
 
 
@@ -152,7 +157,21 @@ class ClickHouse:
             StoreUnavailableError: The store did not answer or has no tables.
             QueryError: It refused; what came before the refused statement is done.
         """
-        await asyncio.to_thread(self._erase, statements, parameters)
+
+        def erase(client: Client) -> None:
+            for statement in statements:
+                client.command(statement, parameters=dict(parameters))
+
+        await asyncio.to_thread(self._write, erase)
+
+    async def insert(self, body: bytes, *, token: str) -> None:
+        """Writes length-delimited batches, once for each token; on a handle of its own, and raises as `erase` does."""
+        settings = {**INSERT_SETTINGS, "format_schema": landing_schema(), "insert_deduplication_token": token}
+
+        def insert(client: Client) -> None:
+            client.raw_insert("landing", insert_block=body, fmt="Protobuf", settings=settings)
+
+        await asyncio.to_thread(self._write, insert)
 
     async def close(self) -> None:
         """Waits for the queries that run and closes every handle."""
@@ -236,14 +255,13 @@ class ClickHouse:
             # It ends by its limit of time then.
             logger.warning("a query nobody waits for cannot be ended: %s", _first_line(error))
 
-    def _erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
+    def _write(self, work: Callable[[Client], None]) -> None:
         try:
             client = _writing_client(self._url)
         except (ClickHouseError, OSError, ValueError, TypeError) as error:
             raise self._unreachable(error) from error
         try:
-            for statement in statements:
-                client.command(statement, parameters=dict(parameters))
+            work(client)
         except ClickHouseError as error:
             raise self._mapped(error, Limits.of(self._settings, THE_SERVICE)) from error
         finally:

@@ -12,9 +12,12 @@ from rankscope_query_api.reading.captures import ClickHouseCaptures
 from rankscope_query_api.reading.clocks import ClickHouseClocks
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
+from rankscope_query_api.reading.findings import ClickHouseFindings
 from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.model import ClickHouseModel
+from rankscope_query_api.reading.nonfinite import ClickHouseNonfinite
 from rankscope_query_api.reading.runs import ClickHouseRuns
+from rankscope_query_api.reading.span_window import ClickHouseSpanWindow
 from rankscope_query_api.reading.spans import ClickHouseSpans
 from rankscope_query_api.reading.standings import ClickHouseStandings
 from rankscope_query_api.reading.step_trees import ClickHouseStepTrees
@@ -53,6 +56,7 @@ class ClickHouseStore:
         self.runs = ClickHouseRuns(self._door)
         self.traces = ClickHouseTraces(self._door)
         self.detail = ClickHouseTraceDetail(self._door)
+        self.window = ClickHouseSpanWindow(self._door)
         self.trace_steps = ClickHouseTraceSteps(self._door)
         self.export = ClickHouseExport(self._door)
         self.spans = ClickHouseSpans(self._door)
@@ -62,6 +66,8 @@ class ClickHouseStore:
         self.model = ClickHouseModel(self._door)
         self.ledger = ClickHouseLedger(self._door)
         self.clocks = ClickHouseClocks(self._door)
+        self.findings = ClickHouseFindings(self._door)
+        self.nonfinite = ClickHouseNonfinite(self._door)
         self.standing = ClickHouseStandings(self._door)
         self.storage = ClickHouseStorage(self._door)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rankscope_query_api.clickhouse import ClickHouse, Selecting
+from rankscope_query_api.errors import ForbiddenError
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.values import Table, Value
 
@@ -28,6 +29,17 @@ class NobodysProject:
         """Runs statements that delete; see `ClickHouse.erase`."""
         await self._door.erase(statements, self._own(parameters))
 
+    async def insert(self, body: bytes, *, token: str) -> None:
+        """Refuses: batches name their project themselves.
+
+        Raises:
+            ForbiddenError: Always.
+        """
+        raise ForbiddenError(
+            f"{token} ({len(body)} bytes) is not written into a project that is not the key's",
+            hint="name one of the key's projects",
+        )
+
     def _own(self, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
         return {**parameters, "project": self.PROJECT} if "project" in parameters else parameters
 
@@ -51,3 +63,7 @@ class AskedBy:
     async def erase(self, statements: Sequence[str], parameters: Mapping[str, Value]) -> None:
         """Runs statements that delete; see `ClickHouse.erase`."""
         await self._clickhouse.erase(statements, parameters)
+
+    async def insert(self, body: bytes, *, token: str) -> None:
+        """Writes batches; see `ClickHouse.insert`."""
+        await self._clickhouse.insert(body, token=token)

@@ -11,10 +11,18 @@ from typing import Protocol
 
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clock_reading import ClockReader
+from rankscope_query_api.keeping import FindingKeeper
 from rankscope_query_api.limits import Asker
+from rankscope_query_api.nonfinite import NonfiniteReader
 from rankscope_query_api.standing import StandingReader
 from rankscope_query_api.step_rows import StepTreeReader
-from rankscope_query_api.trace_store import SpanExporter, TraceDetailReader, TraceReader, TraceStepReader
+from rankscope_query_api.trace_store import (
+    SpanExporter,
+    SpanWindowReader,
+    TraceDetailReader,
+    TraceReader,
+    TraceStepReader,
+)
 from rankscope_query_api.values import (
     CaptureFilter,
     ChunkPlace,
@@ -221,6 +229,11 @@ class TraceStore(Protocol):
         ...
 
     @property
+    def window(self) -> SpanWindowReader:
+        """What is around one span."""
+        ...
+
+    @property
     def trace_steps(self) -> TraceStepReader:
         """Traces by step."""
         ...
@@ -263,6 +276,16 @@ class TraceStore(Protocol):
     @property
     def clocks(self) -> ClockReader:
         """How far processes' clocks are from a server's."""
+        ...
+
+    @property
+    def findings(self) -> FindingKeeper:
+        """What rules found."""
+        ...
+
+    @property
+    def nonfinite(self) -> NonfiniteReader:
+        """Where non-finite values came up."""
         ...
 
     @property

@@ -52,6 +52,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "show_layer_profile": {"path": _RUN, "query": {"statistic": "l2", "role": "grad", "step": 14}},
     "show_findings": {"path": _RUN},
     "show_hang": {"path": {"run": story.OTHER_RUN}},
+    "show_provenance": {"path": _RUN},
     "list_rules": {"path": _RUN, "query": {"rule": "loss_spike", "threshold": "loss_spike.z=8"}},
     "run_sql": {
         "body": {

@@ -24,7 +24,7 @@ EVERY_ROUTE = [
     *("/api/v1/traces?from=2026-11-01", f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export"),
     *(f"{RUN}/traces/export", f"{RUN}/traces/steps"),
     *(f"{RUN}/captures", f"/api/v1/runs/{story.OTHER_RUN}/captures/{story.DIGEST}"),
-    *(f"{RUN}/model", f"{RUN}/layer-profile", f"{RUN}/hits", f"{RUN}/rules", f"{RUN}/hang"),
+    *(f"{RUN}/model", f"{RUN}/layer-profile", f"{RUN}/hits", f"{RUN}/rules", f"{RUN}/hang", f"{RUN}/provenance"),
     f"{RUN}/clocks",
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
     *("/api/v1/sql", "/api/v1/sql?with-run", "/api/v1/tql/complete", "/api/v1/tql/explain"),

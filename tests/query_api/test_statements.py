@@ -14,8 +14,10 @@ from rankscope_query_api.reading import (
     clocks,
     deletion,
     export,
+    findings,
     ledger,
     model,
+    nonfinite,
     open_now,
     runs,
     spans,
@@ -29,7 +31,7 @@ from rankscope_query_api.reading import (
 
 MODULES = (
     *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, model, ledger),
-    *(clocks, standings, deletion),
+    *(clocks, standings, findings, nonfinite, deletion),
 )
 STATEMENTS = [statement for module in MODULES for statement in module.STATEMENTS]
 OF_PROJECT = {

@@ -7,21 +7,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope import tql
 from rankscope_proto.names import Phase, Role
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.findings import Straggler, find_straggler
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.routes.tql import answered
+from rankscope_query_api.rules.spreading import traced
 from rankscope_query_api.store import TraceStore
-from rankscope_query_api.tql_sql import compile_query
 from rankscope_query_api.values import Record, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
 
-FIRST_NONFINITE = "tensor.nonfinite_count > 0 | first"
-"""The query behind the finding; a reader can ask it too."""
+FIRST_NONFINITE = "tensor.nonfinite_count > 0 and tensor.skipped == false | first"
+"""A query that finds it, too, where one rank has non-finite values, or the first in the order of steps has."""
 
 _CELLS = 200_000
 """Most (step, rank) pairs that are judged: 2,000 steps of 100 ranks."""
@@ -50,7 +48,7 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
     launch_id = launch.launch_id if launch else ""
     times = await store.spans.step_times(key, launch_id, steps=query.steps, cells=_CELLS)
     straggler = await asyncio.to_thread(find_straggler, times)
-    nonfinite = await _nonfinite(store, key)
+    nonfinite = await _nonfinite(store, key, launch_id)
     gaps = await store.runs.gaps(key, sections=("spans", "tensor_stats"))
     return json_answer(
         {
@@ -64,21 +62,24 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
     )
 
 
-async def _nonfinite(store: TraceStore, key: RunKey) -> dict[str, Json] | None:
-    query = tql.check(tql.parse(FIRST_NONFINITE))
-    page = await answered(store, compile_query(query, project=key.project, run=key.run))
-    if not page.items:
+async def _nonfinite(store: TraceStore, key: RunKey, launch: str) -> dict[str, Json] | None:
+    found = await traced(store, key, launch)
+    undecided = found.provenance.undecided
+    first = found.provenance.origin or min(undecided, key=lambda one: (one.step or 0, one.rank), default=None)
+    if first is None:
         return None
-    first: Record = dict(page.items[0])
-    tensors = await store.tensors.nonfinite(key, first["launch_id"], step=first["step"], limit=_TENSORS_SHOWN)
+    tensors = await store.tensors.nonfinite(
+        key, launch, step=-1 if first.step is None else first.step, limit=_TENSORS_SHOWN
+    )
     return {
-        "rank": first["rank"],
-        "step": first["step"],
-        "layer": first["module"],
-        "launch_id": first["launch_id"],
-        "phase": first["phase"],
-        "role": first["role"],
-        "name": first["name"],
+        "rank": first.rank,
+        "step": first.step,
+        "layer": first.module,
+        "launch_id": launch,
+        "phase": Phase.of(first.phase),
+        "role": Role.of(first.role),
+        "name": first.name,
+        "is_decided": found.provenance.origin is not None,
         "query": FIRST_NONFINITE,
         "tensors": [_tensor_json(row) for row in tensors.items],
         "tensors_total": tensors.total,

@@ -1,7 +1,6 @@
 """Whether a run hangs, while it does: the verdict, who waits for whom, and where each process stands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import orjson
@@ -12,11 +11,11 @@ from pydantic import Field
 from rankscope_proto.names import Phase
 from rankscope_query_api.answers import Json, json_answer, moment
 from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.ranks.hangs import THRESHOLDS, judge, open_collectives
+from rankscope_query_api.ranks.hangs import THRESHOLDS
 from rankscope_query_api.ranks.verdicts import Verdict, named
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
+from rankscope_query_api.rules.hanging import Looked, look
 from rankscope_query_api.standing import Standing
-from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import Launch, RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["findings"])
@@ -31,21 +30,6 @@ class HangQuery(InProject):
     threshold: list[str] = Field(
         default=[], max_length=16, description="`name=value` in place of a default; may be given again."
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """A look at a launch.
-
-    Attributes:
-        standings: Where its processes stand, by rank.
-        now_ns: When, on the store's clock.
-        verdict: Why it does not go on; None: it does, or is over, or nothing can be said yet.
-    """
-
-    standings: Sequence[Standing]
-    now_ns: int
-    verdict: Verdict | None
 
 
 @router.get("/runs/{run}/hang")
@@ -75,16 +59,6 @@ async def show_hang(request: Request, run: Run, *, query: Annotated[HangQuery, Q
             "warnings": _warnings(looked, launch, thresholds),
         }
     )
-
-
-async def look(store: TraceStore, key: RunKey, launch: str, *, thresholds: Mapping[str, float] = THRESHOLDS) -> Looked:
-    """Looks where the processes of a launch stand, and judges it; rows of collectives are read only where some wait."""
-    standings, now_ns = await store.standing.standings(key, launch)
-    open_ones = open_collectives(standings)
-    groups = await store.standing.groups(key, launch, names=sorted({group for group, _ in open_ones}))
-    entered = await store.standing.entered(key, launch, of=open_ones)
-    verdict = judge(standings, groups, entered=entered, now_ns=now_ns, thresholds=thresholds)
-    return Looked(standings, now_ns, verdict)
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Json]:
