@@ -88,6 +88,26 @@ class TraceDetailReader(Protocol):
         ...
 
 
+class SpanWindowReader(Protocol):
+    """What is around one span of a trace, beside what `TraceDetailReader` reads."""
+
+    async def siblings_before(
+        self, key: RunKey, place: TracePlace, *, of: SpanPlace, limit: int
+    ) -> Sequence[SpanPlace]:
+        """The rows that name the same parent and come before a span, the nearest first."""
+        ...
+
+    async def roots_before(
+        self, key: RunKey, place: TracePlace, *, of: SpanPlace, open_ids: Sequence[int], limit: int
+    ) -> Sequence[SpanPlace]:
+        """The stored roots that come before a span, the nearest first; a span below one of `open_ids` is none."""
+        ...
+
+    async def around(self, key: RunKey, place: TracePlace, *, of: SpanPlace, limit: int) -> Sequence[SpanPlace]:
+        """What was open when a span began, the latest first: its ancestors, but for those of other clocks."""
+        ...
+
+
 class TraceStepReader(Protocol):
     """Traces by the step they begin at."""
 

@@ -1,8 +1,7 @@
 """`rankscope trace`: a step across ranks, one rank's own tree of it, or any trace by its id, drawn as a tree."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -165,7 +164,7 @@ def latest_run(client: Client, project: str | None) -> str:
     Raises:
         NotThereError: the project has none.
     """
-    runs: Sequence[Mapping[str, Any]] = client.get("/runs", project=project, limit=1)["items"]
+    runs: list[Json] = client.get("/runs", project=project, limit=1)["items"]
     if not runs:
         raise NotThereError(
             f"{f'project {project!r}' if project else 'the project'} has no run yet", hint="`rankscope demo` makes one"

@@ -44,32 +44,32 @@ FROM trace_index
 WHERE {_OF_RUN} AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}"""
 
 # Without the end, spans that have no step would be read up to the end of the run.
-_OF_TRACE = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}}
+OF_TRACE = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) IN {{steps:Array(Int64)}}
     AND start >= {{first:Int64}} AND start <= {{end:Int64}}
     AND trace_hi = {{hi:UInt64}} AND trace_lo = {{lo:UInt64}}"""
 
-_IS_ORPHAN = f"""parent_span_id != 0 AND parent_span_id NOT IN {{open:Array(UInt64)}}
-        AND parent_span_id NOT IN (SELECT span_id FROM spans WHERE {_OF_TRACE})"""
+IS_ORPHAN = f"""parent_span_id != 0 AND parent_span_id NOT IN {{open:Array(UInt64)}}
+        AND parent_span_id NOT IN (SELECT span_id FROM spans WHERE {OF_TRACE})"""
 
-TOTALS = f"SELECT {SUMMARY}, uniqExact(span_id) AS distinct FROM spans WHERE {_OF_TRACE}"
+TOTALS = f"SELECT {SUMMARY}, uniqExact(span_id) AS distinct FROM spans WHERE {OF_TRACE}"
 
 TOTALS_OF_FIRST_COPIES = f"""
 SELECT {SUMMARY}, count() AS distinct
-FROM (SELECT {SPAN_COLUMNS} FROM spans WHERE {_OF_TRACE} ORDER BY span_id, {FIRST_COPY} LIMIT 1 BY span_id)"""
+FROM (SELECT {SPAN_COLUMNS} FROM spans WHERE {OF_TRACE} ORDER BY span_id, {FIRST_COPY} LIMIT 1 BY span_id)"""
 
 # The right side is one row a parent: of 100,000 spans rarely more than a few hundred.
 BACK_EDGES = f"""
 SELECT count() AS found
 FROM spans
 INNER JOIN (
-    SELECT parent_span_id AS of_parent, min(start) AS first_child FROM spans WHERE {_OF_TRACE} GROUP BY parent_span_id
+    SELECT parent_span_id AS of_parent, min(start) AS first_child FROM spans WHERE {OF_TRACE} GROUP BY parent_span_id
 ) AS families ON span_id = of_parent
-WHERE {_OF_TRACE} AND first_child <= start"""
+WHERE {OF_TRACE} AND first_child <= start"""
 
 ROOT_COUNT = f"""
 SELECT uniqExact(span_id) AS total, uniqExactIf(span_id, parent_span_id != 0) AS orphans
 FROM spans
-WHERE {_OF_TRACE} AND (parent_span_id = 0 OR {_IS_ORPHAN})"""
+WHERE {OF_TRACE} AND (parent_span_id = 0 OR {IS_ORPHAN})"""
 
 _PAGE = """AND (start, span_id) > ({start:Int64}, {span:UInt64})
 ORDER BY start, span_id
@@ -79,12 +79,12 @@ LIMIT {limit:UInt32}"""
 ROOTS = f"""
 SELECT DISTINCT start, span_id, parent_span_id
 FROM spans
-WHERE {_OF_TRACE} AND (parent_span_id = 0 OR {_IS_ORPHAN}) {_PAGE}"""
+WHERE {OF_TRACE} AND (parent_span_id = 0 OR {IS_ORPHAN}) {_PAGE}"""
 
 CHILDREN = f"""
 SELECT start, span_id, parent_span_id
 FROM spans
-WHERE {_OF_TRACE} AND parent_span_id = {{parent:UInt64}} {_PAGE}"""
+WHERE {OF_TRACE} AND parent_span_id = {{parent:UInt64}} {_PAGE}"""
 
 # The children of some spans, and in the same scan one of these itself: a row that only has it is of no family.
 FAMILIES = f"""
@@ -95,13 +95,13 @@ SELECT
     countIf(span_id = {{itself:UInt64}}) AS rows,
     minIf(start, span_id = {{itself:UInt64}}) AS began
 FROM spans
-WHERE {_OF_TRACE} AND (parent_span_id IN {{ids:Array(UInt64)}} OR span_id = {{itself:UInt64}})
+WHERE {OF_TRACE} AND (parent_span_id IN {{ids:Array(UInt64)}} OR span_id = {{itself:UInt64}})
 GROUP BY parent_span_id"""
 
 INNER_EDGES = f"""
 SELECT span_id, parent_span_id, start
 FROM spans
-WHERE {_OF_TRACE} AND span_id IN (SELECT parent_span_id FROM spans WHERE {_OF_TRACE})
+WHERE {OF_TRACE} AND span_id IN (SELECT parent_span_id FROM spans WHERE {OF_TRACE})
 ORDER BY start, span_id, parent_span_id
 LIMIT {MOST_INNER_EDGES + 1}"""
 
@@ -115,7 +115,7 @@ ROW = f"""rank, {", ".join(_SHOWN)}, lower(hex(launch_id)) AS launch"""
 SPANS = f"""
 SELECT {ROW}
 FROM spans
-WHERE {_OF_TRACE} AND start <= {{last:Int64}} AND span_id IN {{ids:Array(UInt64)}}
+WHERE {OF_TRACE} AND start <= {{last:Int64}} AND span_id IN {{ids:Array(UInt64)}}
 ORDER BY span_id, {FIRST_COPY}
 LIMIT 1 BY span_id"""
 
@@ -223,13 +223,17 @@ class ClickHouseTraceDetail:
 
     async def _select(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Table:
         key, place = of
-        where: dict[str, Value] = {"hi": place.hi, "lo": place.lo}
-        where |= {"steps": list(place.steps), "first": place.first_start_ns, "end": place.last_end_ns}
-        return await self._clickhouse.select(statement, {"project": key.project, "run": key.run, **where, **values})
+        return await self._clickhouse.select(statement, {**of_trace(key, place), **values})
 
     async def _one(self, statement: str, of: tuple[RunKey, TracePlace], **values: Value) -> Record:
         (found,) = (await self._select(statement, of, **values)).records()
         return found
+
+
+def of_trace(key: RunKey, place: TracePlace) -> dict[str, Value]:
+    """The values of `OF_TRACE`."""
+    where: dict[str, Value] = {"project": key.project, "run": key.run, "hi": place.hi, "lo": place.lo}
+    return where | {"steps": list(place.steps), "first": place.first_start_ns, "end": place.last_end_ns}
 
 
 def event_window(first_start_ns: int, last_end_ns: int) -> dict[str, Value]:

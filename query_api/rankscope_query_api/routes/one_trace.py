@@ -102,12 +102,12 @@ class OneTrace:
             detail.roots(self.key, self.place, open_ids=open_ids, limit=limit + 1, after=after),
             self._look_for_any_cycle(),
         )
-        extra = [*self.cycles.cuts.values(), *self._open_below(0)]
+        extra = [*self.cycles.cuts.values(), *self.open_below(0)]
         page = page_of(stored, extra, limit=limit, after=after)
         is_all = after is None and len(stored) <= limit
         count, held = await asyncio.gather(
             _at_once(count_of(stored)) if is_all else detail.root_count(self.key, self.place, open_ids=open_ids),
-            self._held(page.shown),
+            self.held(page.shown),
         )
         return Level(page, held, count.total + len(extra), is_of_roots=True, orphans=count.orphans)
 
@@ -119,8 +119,8 @@ class OneTrace:
         """
         # One more than a page and its successor: of a span's children at most one is cut away.
         stored = await self.store.detail.children(self.key, self.place, parent=parent, limit=limit + 2, after=after)
-        extra = self._open_below(parent)
-        held = await self._held([*stored, *extra], parent=parent)
+        extra = self.open_below(parent)
+        held = await self.held([*stored, *extra], parent=parent)
         itself = held.families.parent
         if itself is None and parent not in self.running:
             raise NotFoundError(
@@ -154,7 +154,7 @@ class OneTrace:
             if (shown := self._shown(one, held.records.get(one.span_id))) is not None
         ]
 
-    async def _held(self, places: Sequence[SpanPlace], *, parent: int | None = None) -> Held:
+    async def held(self, places: Sequence[SpanPlace], *, parent: int | None = None) -> Held:
         """What spans hold; with a parent, its children too."""
         if not places and parent is None:
             return Held({}, {}, Families({}))
@@ -176,7 +176,8 @@ class OneTrace:
         is_first = (record["start"], record["parent_span_id"]) == (one.start_ns, one.parent_span_id)
         return span_json(record) if is_first else None
 
-    def _open_below(self, parent: int) -> list[SpanPlace]:
+    def open_below(self, parent: int) -> list[SpanPlace]:
+        """The spans below one that are open and not stored."""
         return [span.place for span in self.running.values() if span.parent_span_id == parent]
 
     async def _look_for_any_cycle(self) -> None:
