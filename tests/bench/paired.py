@@ -45,9 +45,9 @@ class Transformer(nn.Module):
 class Training:
     """A model, its optimizer, and one batch that it is trained on again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, width: int = 512) -> None:
         torch.manual_seed(0)
-        self.model = Transformer()
+        self.model = Transformer(width=width)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.criterion = nn.CrossEntropyLoss()
         self.tokens = torch.randint(0, VOCABULARY, (4, 64))
