@@ -30,6 +30,11 @@ def test_a_killed_trainer_loses_only_what_was_not_sealed_and_its_end_is_called_u
     assert "tail_unknown" in report.declared
     numbers = "SELECT count() = max(step) + 1 FROM scalars WHERE run_id = {run:String}"
     assert trial.site.store.client.query(numbers, parameters={"run": trial.run}).result_rows == [(1,)]
+    dead = "SELECT count() FROM standings WHERE run_id = {run:String} AND state = 'dead'"
+    wait_until(
+        lambda: trial.site.store.client.query(dead, parameters={"run": trial.run}).result_rows == [(1,)],
+        what="be told as dead by the agent",
+    )
 
 
 def test_an_agent_killed_at_its_own_points_loses_and_doubles_nothing(trial: Trial) -> None:
