@@ -54,7 +54,7 @@ CLOCKS = Section(
     "How far one process's wall clock is from a server's; written by the agent process, applied on reading only.",
     "time",
     (
-        time("time", 1, "Wall clock of the agent process when it was computed."),
+        time("time", 1, "When it was computed, on the wall clock of that process."),
         Field("of_hi", 2, Wire.FIXED64, "UInt64", "Upper half of the incarnation whose clock it is."),
         Field("of_lo", 3, Wire.FIXED64, "UInt64", "Lower half of it."),
         Field("offset", 4, Wire.INT64, "Int64", "Added to the process's wall clock it gives the server's.", unit="ns"),

@@ -24,6 +24,7 @@ from rankscope._host import process_start
 from rankscope._settings import Settings
 from rankscope._version import __version__
 from rankscope.agent.carrier import Carrier
+from rankscope.agent.clock import Clocks
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.diary import Diaries
 from rankscope.agent.reception import Reception
@@ -164,7 +165,7 @@ class Agent:
 
     def _visitors(self) -> Sequence[Visitor]:
         """Who looks at the processes of this node, and writes into their launches' diaries (`self._diaries`)."""
-        return (Standings(self._diaries, Stacks()),)
+        return (Standings(self._diaries, Stacks()), Clocks(self._ways, self._diaries))
 
     def _welcome(self) -> None:
         self._had_guests = True

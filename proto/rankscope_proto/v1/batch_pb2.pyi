@@ -1586,7 +1586,7 @@ class Clocks(google.protobuf.message.Message):
     PRESENT_FIELD_NUMBER: builtins.int
     @property
     def time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Wall clock of the agent process when it was computed. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
+        """When it was computed, on the wall clock of that process. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999."""
 
     @property
     def of_hi(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
