@@ -25,6 +25,7 @@ from tests.query_api import story
 _RUN = {"run": story.RUN}
 _TRACE = "{:016x}{:016x}".format(*step_trace_id(story.RUN, story.LAUNCH, 14))
 _ROLLOUT = f"{story.ROLLOUT[0]:016x}{story.ROLLOUT[1]:016x}"
+_FORWARD = f"{story.span_id(1, 14, 2):016x}"
 _ROOT = f"{story.span_id(1, 14, 0):016x}"
 
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -40,6 +41,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "list_trace_steps": {"path": _RUN, "query": {"metric": "loss", "min_step": 14, "limit": 1}},
     "show_trace": {"path": {**_RUN, "trace": _ROLLOUT}, "query": {"limit": 1}},
     "list_children": {"path": {**_RUN, "trace": _TRACE}, "query": {"parent": _ROOT, "limit": 1}},
+    "show_window": {"path": {**_RUN, "trace": _TRACE}, "query": {"span": _FORWARD, "around": 1}},
     "list_steps": {"path": _RUN, "query": {"launch": "1", "limit": 1}},
     "show_tree": {"path": {**_RUN, "step": 14}, "query": {"limit": 2}},
     "list_tensors": {

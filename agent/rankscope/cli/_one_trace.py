@@ -52,7 +52,9 @@ def _span_line(span: Mapping[str, Any], lead: str) -> str:
     status = "" if span.get("status") in {None, "", "ok"} else f"  {span['status']}"
     error = f" {printable(span['error_type'])}" if span.get("error_type") else ""
     where = f"  rank {span['rank']}" if "rank" in span and not span["depth"] else ""
-    faults = "".join(f"  {word}" for name, word in (("orphan", "orphan"), ("cycle_cut", "cycle")) if span.get(name))
+    faults = "".join(
+        f"  {word}" for name, word in (("orphan", "orphan"), ("cycle_cut", "cycle"), ("late", "late")) if span.get(name)
+    )
     return f"{name_cell(lead, span)}{duration(_lasted(span)):>10}{where}{status}{error}{faults}"
 
 

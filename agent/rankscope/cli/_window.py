@@ -1,30 +1,24 @@
 """Draws what is around one span of a trace, for `rankscope trace --trace ID --around SPAN`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rankscope.cli._one_trace import span_lines
 from rankscope.cli._output import plural
+from rankscope.client import window_rows
 
 
 def window_lines(window: Mapping[str, Any]) -> list[str]:
     """A span below what it is part of, among its siblings, above its children; it is marked with an arrow."""
-    ancestors: Sequence[Mapping[str, Any]] = window["ancestors"]
-    siblings: Sequence[Mapping[str, Any]] = window["items"]
-    at, level = int(window["at"]), len(ancestors)
-    rows = [{**row, "depth": depth} for depth, row in enumerate(ancestors)]
-    for place, row in enumerate(siblings):
-        name = f"→ {row['name']}" if place == at else row["name"]
-        rows.append({**_bare(row), "name": name, "depth": level})
-        if place == at:
-            rows += [{**_bare(child), "depth": level + 1} for child in window["children"]]
+    rows = [_bare(row) for row in window_rows(window)]
     head = f"run {window['run_id']}  trace {window['trace_id']}  span {window['span_id']}"
     return [head, _counts(window), "", *span_lines(rows)]
 
 
 def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
     """Without what happened in it: the trace's own page shows that."""
-    return {name: value for name, value in row.items() if name not in {"events", "links", "has_more_events"}}
+    bare = {name: value for name, value in row.items() if name not in {"events", "links", "has_more_events"}}
+    return {**bare, "name": f"→ {row['name']}"} if row["is_meant"] else bare
 
 
 def _counts(window: Mapping[str, Any]) -> str:

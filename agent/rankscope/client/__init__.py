@@ -12,7 +12,7 @@ from rankscope.client._client import ARRIVAL_PATIENCE_S, Client, NoServerError, 
 from rankscope.client._refused import QueryRefusedError, caret
 from rankscope.client._result import Result, Row
 from rankscope.client._shown import cut, padded, printable, width_of
-from rankscope.client._tree import SPANS_A_PAGE, TraceWalk, Tree
+from rankscope.client._tree import SPANS_A_PAGE, TraceWalk, Tree, window_rows
 from rankscope.client._values import MissingPackageError
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "padded",
     "printable",
     "width_of",
+    "window_rows",
 ]

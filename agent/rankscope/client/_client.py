@@ -8,7 +8,7 @@ from rankscope import _discovery
 from rankscope._home import data_folder
 from rankscope.client._asking import Asking
 from rankscope.client._result import Result
-from rankscope.client._tree import TraceWalk, Tree
+from rankscope.client._tree import TraceWalk, Tree, window_rows
 from rankscope.tql.formatting import format_value
 from rankscope.tql.nodes import Text
 from rankscope.up import Access, Json, UpError, quoted
@@ -102,16 +102,41 @@ class Client:
         info = {name: value for name, value in walk.detail.items() if name not in {"items", "next"}}
         return Tree(info, walk.walk)
 
-    def step(self, run: str, step: int, *, rank: int | None = None) -> Tree:
-        """One step as a tree: across ranks, a row for each logical place, or one rank's own spans."""
+    def window(self, trace_id: str, span_id: str, *, around: int = 100, run: str | None = None) -> Tree:
+        """A span of a trace of any size as a tree: its ancestors, the siblings on both sides, its first children.
+
+        Args:
+            trace_id: its 32 hexadecimal digits.
+            span_id: the span's 16.
+            around: most siblings on either side, and most children; 1 to 500.
+            run: the run it is of; None: whichever of the project has it.
+
+        Raises:
+            NoTraceError: no run of the project has a span of the trace.
+        """
+        path = f"/runs/{quoted(run or self._run_of(trace_id))}/traces/{quoted(trace_id)}/window"
+        found = self._get(path, span=span_id, around=around)
+        rows = window_rows(found)
+        info = {name: value for name, value in found.items() if name not in {"ancestors", "items", "children"}}
+        return Tree(info, lambda: iter(rows))
+
+    def step(self, run: str, step: int, *, rank: int | None = None, by: str | None = None) -> Tree:
+        """One step as a tree: across ranks, a row for each logical place, or one rank's own spans.
+
+        Args:
+            run: its id.
+            step: the step.
+            rank: this rank's own spans.
+            by: `rank`, `node` or an axis of the mesh (`mesh.dp`): each place has `groups`, too.
+        """
         path = f"/runs/{quoted(run)}/steps/{step}/tree"
-        first = self._get(path, rank=rank, limit=ROWS_A_PAGE)
+        first = self._get(path, rank=rank, by=by, limit=ROWS_A_PAGE)
 
         def walk() -> Iterator[Json]:
             page = first
             yield from page["items"]
             while page["next"]:
-                page = self._get(path, rank=rank, limit=ROWS_A_PAGE, after=page["next"])
+                page = self._get(path, rank=rank, by=by, limit=ROWS_A_PAGE, after=page["next"])
                 yield from page["items"]
 
         return Tree({name: value for name, value in first.items() if name not in {"items", "next"}}, walk)

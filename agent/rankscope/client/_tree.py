@@ -74,6 +74,21 @@ class TraceWalk:
             page = self._read("/spans", parent=parent, limit=SPANS_A_PAGE, after=page["next"])
 
 
+def window_rows(window: Mapping[str, Any]) -> list[Json]:
+    """The rows of what is around a span, a parent before its children, each with its `depth` from the first ancestor.
+
+    The span itself has `is_meant`.
+    """
+    rows = [{**row, "depth": depth, "is_meant": False} for depth, row in enumerate(window["ancestors"])]
+    level = len(rows)
+    for place, row in enumerate(window["items"]):
+        is_meant = place == window["at"]
+        rows.append({**row, "depth": level, "is_meant": is_meant})
+        if is_meant:
+            rows += [{**child, "depth": level + 1, "is_meant": False} for child in window["children"]]
+    return rows
+
+
 class Tree:
     """A tree of rows: iterate over it for a parent before its children, each with its `depth`.
 
