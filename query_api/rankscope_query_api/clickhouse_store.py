@@ -10,10 +10,12 @@ from rankscope_query_api.doors import AskedBy, NobodysProject
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.reading.captures import ClickHouseCaptures
 from rankscope_query_api.reading.clocks import ClickHouseClocks
+from rankscope_query_api.reading.collectives import ClickHouseCollectives
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
 from rankscope_query_api.reading.findings import ClickHouseFindings
 from rankscope_query_api.reading.ledger import ClickHouseLedger
+from rankscope_query_api.reading.meetings import ClickHouseMeetings
 from rankscope_query_api.reading.model import ClickHouseModel
 from rankscope_query_api.reading.nonfinite import ClickHouseNonfinite
 from rankscope_query_api.reading.runs import ClickHouseRuns
@@ -64,6 +66,8 @@ class ClickHouseStore:
         self.tensors = ClickHouseTensors(self._door)
         self.captures = ClickHouseCaptures(self._door)
         self.model = ClickHouseModel(self._door)
+        self.collectives = ClickHouseCollectives(self._door)
+        self.meetings = ClickHouseMeetings(self._door)
         self.ledger = ClickHouseLedger(self._door)
         self.clocks = ClickHouseClocks(self._door)
         self.findings = ClickHouseFindings(self._door)

@@ -14,6 +14,7 @@ from rankscope_query_api.clock_reading import ClockReader
 from rankscope_query_api.keeping import FindingKeeper
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.nonfinite import NonfiniteReader
+from rankscope_query_api.rank_store import CollectiveReader, MeetingReader
 from rankscope_query_api.standing import StandingReader
 from rankscope_query_api.step_rows import StepTreeReader
 from rankscope_query_api.trace_store import (
@@ -266,6 +267,16 @@ class TraceStore(Protocol):
     @property
     def model(self) -> ModelReader:
         """The watched model."""
+        ...
+
+    @property
+    def collectives(self) -> CollectiveReader:
+        """Collectives as ranks sent them."""
+        ...
+
+    @property
+    def meetings(self) -> MeetingReader:
+        """Collectives over their ranks."""
         ...
 
     @property

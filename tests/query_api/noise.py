@@ -7,9 +7,10 @@ some steps are slow for all, single spikes are large. Ranks start a step togethe
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rankscope_query_api.meetings import Meeting, OwnSpan, Stay
 from rankscope_query_api.values import StepTimes
 
 MS = 1_000_000
@@ -106,3 +107,82 @@ def _met(
         )
         for rank, (start, times, value) in enumerate(zip(late, own, before, strict=True))
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """The collectives of a training, one a step, and what its ranks did before each."""
+
+    meetings: Sequence[Meeting]
+    spans: Sequence[OwnSpan]
+
+
+def met_at(
+    times: Sequence[StepTimes], *, clock_error_ns: int = 0, seed: int = 0, period: Mapping[int, int] | None = None
+) -> Met:
+    """The collective of each step of a training, as the store would sum it up.
+
+    Args:
+        times: What `training` answers.
+        clock_error_ns: Bound of every clock's error; each is off by a constant that lies within it.
+        seed: Of those errors.
+        period: By rank, of which steps only every k-th has its input late: in the others it is as of the other ranks.
+    """
+    choose = random.Random(seed)
+    by_step: dict[int, list[StepTimes]] = {}
+    for row in times:
+        by_step.setdefault(row.step, []).append(row)
+    off = [choose.randint(-clock_error_ns, clock_error_ns) for _ in by_step[min(by_step)]]
+    begin, late = 0, [0] * len(off)
+    meetings, spans = list[Meeting](), list[OwnSpan]()
+    for step, rows in sorted(by_step.items()):
+        entries = list[int]()
+        for row in rows:
+            at = begin + off[row.rank]
+            input_ns = row.input_ns if _is_slow(row, period) else MS // 3
+            for cause, spent in (("optimizer", late[row.rank]), ("input", input_ns), ("forward", row.forward_ns)):
+                spans.append(OwnSpan(str(row.rank), cause, at, at + spent))
+                at += spent
+            entries.append(at)
+        meetings.append(met(step, entries, freed=[begin + shift for shift in off], error_ns=clock_error_ns))
+        begin = max(entries) + 25 * MS
+        late = [row.optimizer_ns for row in rows]
+    return Met(meetings, spans)
+
+
+def _is_slow(row: StepTimes, period: Mapping[int, int] | None) -> bool:
+    every = (period or {}).get(row.rank)
+    return every is None or row.step % every == 0
+
+
+def met(step: int, entries: Sequence[int], *, freed: Sequence[int], error_ns: int = 0) -> Meeting:
+    """One collective that ranks entered then, each after it was freed from the one before."""
+    order = sorted(range(len(entries)), key=lambda rank: entries[rank])
+    last, rest = order[-1], order[:-1]
+    middle = rest[(len(rest) - 1) // 2]
+    late = [max(0, freed[last] - freed[rank]) for rank in rest]
+    waits = [entries[last] - entries[rank] for rank in rest]
+    return Meeting(
+        group="0",
+        group_ranks=f"0-{len(entries) - 1}",
+        cseq=step + 1,
+        step=step,
+        op="all_reduce",
+        arrivals=len(entries),
+        ranks=len(entries),
+        processes=len(entries),
+        ops=1,
+        sizes=1,
+        unmeasured=0,
+        at_ns=entries[last],
+        key=last,
+        last=Stay(str(last), last, freed[last], entries[last]),
+        peer=Stay(str(middle), middle, freed[middle], entries[middle]),
+        others=len(rest),
+        wait_ns=sum(waits),
+        received_ns=sum(map(min, waits, late)),
+        margin_ns=waits[-1] - 2 * error_ns,
+        spread_ns=entries[rest[-1]] - entries[middle],
+        transfer_ns=-1,
+        stay_ns=-1,
+    )

@@ -12,10 +12,12 @@ from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.reading import (
     captures,
     clocks,
+    collectives,
     deletion,
     export,
     findings,
     ledger,
+    meetings,
     model,
     nonfinite,
     open_now,
@@ -32,6 +34,7 @@ from rankscope_query_api.reading import (
 MODULES = (
     *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, model, ledger),
     *(clocks, standings, findings, nonfinite, deletion),
+    *(collectives, meetings),
 )
 STATEMENTS = [statement for module in MODULES for statement in module.STATEMENTS]
 OF_PROJECT = {
