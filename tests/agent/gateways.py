@@ -1,5 +1,6 @@
 """A gateway on a real port whose every answer a test can choose: what no real one does on demand."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,8 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         stands: Answers `Stand`; False: is too old to.
         keys: The authorization of every call, in order.
         lags: While set, nothing becomes durable.
+        clock: Whose clock it tells; empty: it is too old to tell any.
+        ahead_ns: How far that clock is ahead.
     """
 
     def __init__(self, port: int = 0, *, tls: Pair | None = None) -> None:
@@ -54,6 +57,8 @@ class ScriptedGateway(IngestServicer, ControlServicer):
         self.durable_below: int | None = None
         self.stands = True
         self.keys: list[str] = []
+        self.clock = ""
+        self.ahead_ns = 0
         self._watermarks: dict[bytes, int] = {}
         self._durable: dict[bytes, int] = {}
         self._server = grpc.server(ThreadPoolExecutor(8))
@@ -109,6 +114,7 @@ class ScriptedGateway(IngestServicer, ControlServicer):
                 yield Command(claim=Command.Claim(granted=granted, holder=None if granted else holder))
 
     def Stand(self, request: StandRequest, context: grpc.ServicerContext) -> StandReply:
+        received_ns = time.time_ns() + self.ahead_ns
         if not self.stands:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older one")
         stands = [
@@ -117,7 +123,10 @@ class ScriptedGateway(IngestServicer, ControlServicer):
             )
             for sender in request.senders
         ]
-        return StandReply(stands=stands)
+        if not self.clock:
+            return StandReply(stands=stands)
+        told_ns = time.time_ns() + self.ahead_ns
+        return StandReply(stands=stands, received_ns=received_ns, answered_ns=told_ns, gateway=self.clock)
 
     def _durable_of(self, incarnation: bytes) -> int:
         if not self.lags.is_set():

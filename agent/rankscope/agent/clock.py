@@ -58,12 +58,16 @@ class Ticker:
         ways: How it is reached.
         recorded: Its address and how it is trusted, as a process was told.
         keys: API keys to try.
+
+    Attributes:
+        asked: Questions so far.
     """
 
     def __init__(self, ways: Ways, recorded: Recorded, *, keys: Sequence[str]) -> None:
         self._ways = ways
         self._recorded = recorded
         self._keys = tuple(keys)
+        self.asked = 0
         self._denials = 0
         self._lock = threading.Lock()
         self._fits: dict[str, ClockFit] = {}
@@ -86,11 +90,10 @@ class Ticker:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        asked = 0
         while not self._closed.is_set():
             is_answered = self._ask()
-            asked += 1
-            if not is_answered or asked >= FIRST_EXCHANGES:
+            self.asked += 1
+            if not is_answered or self.asked >= FIRST_EXCHANGES:
                 self._closed.wait(EXCHANGE_S)
 
     def _ask(self) -> bool:

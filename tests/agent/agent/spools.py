@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 
 from rankscope._block import Block
-from rankscope._clock import SystemClock
+from rankscope._clock import Clock, SystemClock
 from rankscope._export import SealedBatch
+from rankscope._host import boot_id
 from rankscope._identity import Identity
 from rankscope._seal import Sealer
 from rankscope.spool import SpoolHead, SpoolWriter
@@ -25,16 +26,27 @@ class Trainer:
     def __init__(
         self, root: Path, *, run_id: str = "r", rank: int = 0, key: str = "", pid: int = 0, endpoint: str = ""
     ) -> None:
-        incarnation = uuid7(time.time_ns(), os.urandom(10))
         self.identity = Identity(
-            "p", run_id, b"l" * 16, incarnation, rank=rank, world_size=rank + 1, node="n", pid=pid or os.getpid()
+            "p",
+            run_id,
+            b"l" * 16,
+            uuid7(time.time_ns(), os.urandom(10)),
+            rank=rank,
+            world_size=rank + 1,
+            node="n",
+            pid=pid or os.getpid(),
+            boot_id=boot_id(),
         )
-        self._clock = SystemClock()
+        self._clock = self.make_clock()
         self._sealer = Sealer(self.identity, clock=self._clock)
         head = SpoolHead.of(self.identity, endpoints=[endpoint] if endpoint else [], created_ns=time.time_ns())
         self.writer = SpoolWriter.create(root, head, key=key or None, max_bytes=256 * 2**20)
         self.folder = self.writer.folder
         self.batches: list[SealedBatch] = []
+
+    def make_clock(self) -> Clock:
+        """The clock of its headers."""
+        return SystemClock()
 
     def append(self, count: int = 1, *, rows: int = 3, is_last: bool = False) -> None:
         """Seal and append so many batches."""
