@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rankscope._host import process_start
 from rankscope._labels import text_of
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ NAME = "rankscope-beacon"
 MAGIC = 0x31_4E43_4245_5352
 SIZE = 8192
 
-HEAD = struct.Struct("<qqq16sqq")
-"""Magic, pid, start of the process, incarnation, wall minus monotonic clock (ns), native id of the sealing thread."""
+HEAD = struct.Struct("<q16sq")
+"""Magic, incarnation, native id of the sealing thread."""
 
 BEAT, ENDED, STEP, STEP_AT, PHASE = 16, 17, 18, 19, 20
 """Words of 8 bytes, by number: when the sealing thread beat last (monotonic ns); 1 once the process says nothing more;
@@ -158,18 +157,7 @@ class Beacon:
 
     def begin(self) -> None:
         """Say who this is; in the sealing thread."""
-        recording = self._recording
-        identity = recording.identity
-        HEAD.pack_into(
-            self._memory,
-            0,
-            MAGIC,
-            os.getpid(),
-            process_start(os.getpid()) or -1,
-            identity.incarnation,
-            recording.clock.wall_at(0),
-            threading.get_native_id(),
-        )
+        HEAD.pack_into(self._memory, 0, MAGIC, self._recording.identity.incarnation, threading.get_native_id())
         self.beat()
 
     def beat(self) -> None:
@@ -199,6 +187,7 @@ class Beacon:
     def step_started(self, step: "Step", /) -> None:
         """Note the step that began."""
         if self.armed:
+            self._words[PHASE] = 0  # that of the step before is not this one's
             self._words[STEP] = step.index
             self._words[STEP_AT] = step.start_mono_ns
 

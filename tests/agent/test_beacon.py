@@ -88,8 +88,11 @@ def test_the_step_and_its_phase_are_noted(lit: Lit) -> None:
 
     assert (before.step, before.moved_ns) == (None, 0)
     assert (inside.step, inside.phase) == (41, Phase.BACKWARD.code)
-    assert lit.notes().step == 41
-    assert lit.notes().moved_ns > inside.moved_ns > 0
+    after = lit.notes()
+    with lit.run.step(42):
+        next_one = lit.notes()
+    assert (after.step, after.moved_ns > inside.moved_ns > 0) == (41, True)
+    assert (next_one.step, next_one.phase) == (42, 0)
 
 
 def test_the_sealing_thread_beats_and_asks_before_it_does(lit: Lit) -> None:

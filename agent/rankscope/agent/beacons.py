@@ -58,7 +58,6 @@ class Notes:
 
     Attributes:
         incarnation: Of the process.
-        offset_ns: Its wall clock minus its monotonic one.
         sealer: Native id of its sealing thread; 0: it has not begun.
         beat_ns: When that beat last, on its monotonic clock; 0: never.
         is_ended: Whether it says nothing more.
@@ -69,7 +68,6 @@ class Notes:
     """
 
     incarnation: bytes
-    offset_ns: int
     sealer: int
     beat_ns: int
     is_ended: bool
@@ -150,14 +148,13 @@ def notes_of(data: bytes) -> Notes | None:
     """The notes in the bytes of a beacon; None: it has not begun, or is none."""
     if len(data) != layout.SIZE:
         return None
-    magic, _, _, incarnation, offset_ns, sealer = layout.HEAD.unpack_from(data)
+    magic, incarnation, sealer = layout.HEAD.unpack_from(data)
     if magic != layout.MAGIC:
         return None
     words = memoryview(data).cast("q")
     step = words[layout.STEP]
     return Notes(
         incarnation,
-        offset_ns,
         sealer,
         words[layout.BEAT],
         is_ended=words[layout.ENDED] == 1,

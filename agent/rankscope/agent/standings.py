@@ -232,8 +232,9 @@ def standing_block(neighbour: Neighbour, state: State, *, notes: Notes, stack: s
     """
     groups = [group for group in notes.groups if group.enqueued] or [GroupNote("", 0, 0, "", "", 0)]
     count, incarnation = len(groups), neighbour.head.incarnation
+    now_ns = time.time_ns()
     columns: dict[str, Column] = {
-        "time": (time.time_ns(),) * count,
+        "time": (now_ns,) * count,
         "of_hi": (int.from_bytes(incarnation[:8], "big"),) * count,
         "of_lo": (int.from_bytes(incarnation[8:], "big"),) * count,
         "state": (state.value,) * count,
@@ -246,7 +247,8 @@ def standing_block(neighbour: Neighbour, state: State, *, notes: Notes, stack: s
         "stack": [stack, *[""] * (count - 1)],
     }
     if notes.moved_ns:
-        columns["since"] = (notes.moved_ns + notes.offset_ns,) * count
+        # One boot has one monotonic clock, whatever its processes take for the wall's.
+        columns["since"] = (now_ns - max(0, time.monotonic_ns() - notes.moved_ns),) * count
     if notes.step is not None:
         columns["step"] = (notes.step,) * count
     return Block("standings", count, columns)
