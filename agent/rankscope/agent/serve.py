@@ -29,6 +29,7 @@ from rankscope.agent.complaints import Complaints
 from rankscope.agent.diary import Diaries
 from rankscope.agent.reception import Reception
 from rankscope.agent.rounds import Rounds, Visitor
+from rankscope.agent.sampler.visitor import Sampler
 from rankscope.agent.stacks import Stacks
 from rankscope.agent.standings import Standings
 from rankscope.agent.ways import Recorded, ways_of
@@ -75,11 +76,13 @@ class AgentOptions:
         settings: Root of the spools, certificates, and the key and gateways for spools without their own.
         exit_when_idle: Whether it ends when no trainer lives and nothing is left to send.
         stage_out: Folder for what could not be sent when it ends; None: it stays in the spools.
+        sample_s: Seconds between two samples of the node's figures; None: there are none.
     """
 
     settings: Settings
     exit_when_idle: bool = False
     stage_out: Path | None = None
+    sample_s: float | None = None
 
     @property
     def root(self) -> Path:
@@ -165,7 +168,9 @@ class Agent:
 
     def _visitors(self) -> Sequence[Visitor]:
         """Who looks at the processes of this node, and writes into their launches' diaries (`self._diaries`)."""
-        return (Standings(self._diaries, Stacks()), Clocks(self._ways, self._diaries))
+        every_s = self._options.sample_s
+        sampling = () if every_s is None else (Sampler(self._diaries, every_s=every_s, complaints=self._complaints),)
+        return (Standings(self._diaries, Stacks()), Clocks(self._ways, self._diaries), *sampling)
 
     def _welcome(self) -> None:
         self._had_guests = True

@@ -16,6 +16,7 @@ from rankscope._settings import SETTINGS, Settings
 from rankscope._spooling import find_root
 from rankscope.agent.left import Left, left_in
 from rankscope.agent.running import await_delivery, run_command
+from rankscope.agent.sampler.every import EVERY_S, seconds_between
 from rankscope.cli._app import app
 from rankscope.cli._errors import FAILED, OK
 from rankscope.cli._http import Http, HttpKeys, HttpOptions, HttpTlsCert, HttpTlsClientCa, HttpTlsKey
@@ -47,6 +48,16 @@ StageOut = Annotated[
     Path | None, typer.Option("--stage-out", help="Shared folder for what could not be sent; `drain` takes it there.")
 ]
 
+Sample = Annotated[
+    str | None,
+    typer.Option(
+        "--sample",
+        envvar="RANKSCOPE_SAMPLE",
+        help="How often CPU, memory, network, disks and GPUs of this node are sampled: 5s, or off.",
+        show_default="5s; with --exit-when-idle off",
+    ),
+]
+
 
 @app.command("agent", short_help="Send what this node's ranks record.")
 def agent(  # noqa: PLR0913 - one for each option
@@ -57,6 +68,7 @@ def agent(  # noqa: PLR0913 - one for each option
         bool, typer.Option("--exit-when-idle", help="End when no rank lives and everything is sent.")
     ] = False,
     stage_out: StageOut = None,
+    sample: Sample = None,
     http: Http = None,
     http_keys: HttpKeys = None,
     http_tls_cert: HttpTlsCert = None,
@@ -79,7 +91,8 @@ def agent(  # noqa: PLR0913 - one for each option
         http = None
     settings = _settings(home, spool, endpoint=endpoint)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    options = serve.AgentOptions(settings, exit_when_idle=exit_when_idle, stage_out=stage_out)
+    sample_s = _sample_s(sample, exit_when_idle=exit_when_idle)
+    options = serve.AgentOptions(settings, exit_when_idle=exit_when_idle, stage_out=stage_out, sample_s=sample_s)
     front = HttpOptions(http, http_keys, http_tls_cert, http_tls_key, http_tls_client_ca).front(settings)
     try:
         running = serve.Agent(options)
@@ -207,6 +220,13 @@ def wait(
         if not _has_agent(root):
             say_aside("no agent runs here: `rankscope drain` sends what is left")
     return FAILED if left else OK
+
+
+def _sample_s(given: str | None, *, exit_when_idle: bool) -> float | None:
+    """Seconds between two samples; where nothing is said, an agent that a rank started for itself takes none."""
+    if given is None:
+        return None if exit_when_idle else EVERY_S
+    return seconds_between(given)
 
 
 def _settings(

@@ -33,9 +33,9 @@ class AgentProcess:
         self.root = root
         command = python("rankscope", "agent", "--spool", root, "--endpoint", endpoint, *options)
         home = str(root.parent / "home")
-        self.child: Child = children.start(
-            command, name=name, environ=clean_environ(RANKSCOPE_HOME=home, **(environ or {}))
-        )
+        # Nobody's rows but the ranks', unless a test asks for them.
+        given = {"RANKSCOPE_HOME": home, "RANKSCOPE_SAMPLE": "off", **(environ or {})}
+        self.child: Child = children.start(command, name=name, environ=clean_environ(**given))
 
     def await_ready(self) -> "AgentProcess":
         """Returns once it listens."""
