@@ -130,7 +130,7 @@ class Collectives:
         self._step_numbers = numbers
         if self._ddp.has_modules and numbers - self._ddp_numbers >= ASK_DDP_AFTER:
             self._ddp_numbers = numbers
-            self._ddp.read(_now(self._recording.mono_ns()))
+            self._ddp.read(_age(self._recording.mono_ns))
         if self._is_due(numbers, is_mixed=is_mixed):
             self._take(numbers)
             if self._recording.beacon is None or len(self._readings) >= MOST_READINGS:
@@ -140,7 +140,7 @@ class Collectives:
         """Hand over what is held, and put everything back."""
         try:
             if self._ddp.has_modules:
-                self._ddp.read(_now(self._recording.mono_ns()))
+                self._ddp.read(_age(self._recording.mono_ns))
             self.read(wait_s=LAST_S, is_last=True)
         finally:
             self._end()
@@ -171,7 +171,7 @@ class Collectives:
             opened = tuple(calls.open.values())
             if is_last:
                 notes += _cut_off(opened)
-            mono_of = _now(self._taken_ns)
+            mono_of = _age(self._recording.mono_ns)
             self._readings.append(Reading(notes, opened, self._recorder.dump(), self._taken_ns, mono_of))
 
     def _settle(self, wait_s: float = 0.0) -> None:
@@ -226,9 +226,9 @@ class Collectives:
     def _begin_groups(self) -> None:
         """Know each group's numbers as they were when the run began: what was before is not its own."""
         held = self._recorder.held()
-        self._groups.begin({entry.pg: entry.group for entry in held})
+        self._groups.begin({entry.pg: (entry.group, entry.number) for entry in held})
         first: dict[Group, Entry] = {}
-        for entry, group, entry_ns in self._told(held, _now(self._recording.mono_ns())):
+        for entry, group, entry_ns in self._told(held, _age(self._recording.mono_ns)):
             if entry_ns < self._since_ns:
                 self._recorder.skip(entry.record)
             if not entry.is_p2p and (entry_ns < self._since_ns or group not in first):
@@ -341,11 +341,18 @@ def _cut_off(opened: Sequence[Note]) -> Sequence[Note]:
     return notes
 
 
-def _now(mono_ns: int) -> Callable[[int], int]:
-    """Turns times of C++ into monotonic ones, by how long ago they are.
+def _age(clock_ns: Callable[[], int]) -> Callable[[int], int]:
+    """Turns times of C++ into monotonic ones, by how long ago they are now.
 
     By age, and not by the wall time that the recording's clock would give: that was tied to the monotonic one when the
-    run began, and a wall clock that was set since would tear the recorder's times from the others.
+    run began, and a wall clock that was set since would tear the recorder's times from the others. The closest of a
+    few pairs of readings, since a thread that is put aside between the two would shift all times by that.
     """
-    real_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-    return lambda created_ns: min(mono_ns, mono_ns - (real_ns - created_ns))
+    pairs: list[tuple[int, int]] = []
+    for _ in range(3):
+        before_ns = clock_ns()
+        real_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        after_ns = clock_ns()
+        pairs.append((after_ns - before_ns, (before_ns + after_ns) // 2 - real_ns))
+    offset_ns = min(pairs)[1]
+    return lambda created_ns: created_ns + offset_ns

@@ -126,16 +126,18 @@ class Groups:
         """The group that the recorder calls so, if it was met."""
         return self._recorded.get(pg)
 
-    def begin(self, recorded: Mapping[int, str]) -> None:
+    def begin(self, recorded: Mapping[int, tuple[str, int]]) -> None:
         """Take the groups that are there as the first of their names.
 
         Args:
-            recorded: Names of groups in the recorder so far; of several of a name, the last is the one that is there.
+            recorded: Of each group in the recorder so far its name and its last number. Of several of a name the last
+                may be the one that is there, unless that has not come so far.
         """
-        self.refresh()
-        last = {name: pg for pg, name in sorted(recorded.items())}
-        for pg, name in recorded.items():
-            self._recorded[pg] = self._bound(pg, name) if last[name] == pg and name in self._named else None
+        numbers = {group.name: _number_of(process_group) for group, process_group in self.refresh()}
+        last = {name: pg for pg, (name, _) in sorted(recorded.items())}
+        for pg, (name, number) in recorded.items():
+            is_there = last[name] == pg and number <= numbers.get(name, 0)
+            self._recorded[pg] = self._bound(pg, name) if is_there else None
 
     def ended(self) -> None:
         """Take those that torch no longer knows as gone."""
@@ -180,6 +182,13 @@ class Groups:
             return str(self._backend_of(process_group)) in {"gloo", "mpi"}
         except Exception:  # noqa: BLE001  # likewise
             return False
+
+
+def _number_of(process_group: ProcessGroup) -> int:
+    try:
+        return process_group._get_sequence_number_for_group()
+    except Exception:  # noqa: BLE001  # a back end that does not count
+        return 0
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

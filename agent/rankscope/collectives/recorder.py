@@ -158,7 +158,9 @@ class FlightRecorder:
 
     def _entries(self, dump: bytes, *, after: int) -> Sequence[Entry]:
         try:
-            return [self._entry(raw) for raw in self._loaded(dump).get("entries", ()) if raw["record_id"] > after]
+            entries = self._loaded(dump).get("entries", ())
+            self.size = max(self.size, len(entries))  # it was made before anybody said how large
+            return [self._entry(raw) for raw in entries if raw["record_id"] > after]
         except (IndexError, KeyError, TypeError, ValueError) as error:
             self._give_up(error)
             return ()

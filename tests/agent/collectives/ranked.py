@@ -1,12 +1,12 @@
 """Work that the ranks of the pool do; each returns what it recorded of its collectives."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-import torch.distributed as dist
+import torch.distributed
 import torch.distributed._functional_collectives as functional
 from torch import nn
 from torch._C._distributed_c10d import PrefixStore, TCPStore
@@ -15,6 +15,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.agent.collectives.alone import Alone, Row
+
+dist: Any = torch.distributed
 
 Found = dict[str, list[Row]]
 
@@ -29,7 +31,7 @@ def net() -> nn.Module:
 
 def parallel() -> DistributedDataParallel:
     """It under DDP, in several buckets."""
-    return DistributedDataParallel(net(), bucket_cap_mb=0.02)  # pyright: ignore[reportArgumentType]  # takes parts of a MiB
+    return DistributedDataParallel(net(), bucket_cap_mb=0.02)
 
 
 def everything() -> dict[str, Found]:
@@ -42,7 +44,7 @@ def _recorded(work: Any) -> Found:
     alone = Alone()
     told = work(alone)
     rows = alone.rows()
-    gaps: list[Row] = alone.exporter.rows("gaps")
+    gaps = alone.gaps()
     return {"rows": rows, "gaps": gaps, "faults": [dict(alone.run.faults)], "told": [told or {}]}
 
 
@@ -83,7 +85,6 @@ def one_waits_for_nobody(alone: Alone) -> None:
     del alone
     for _ in range(8):
         work = dist.all_reduce(torch.ones(1000), async_op=True)
-        assert work is not None
         work.wait()
 
 
@@ -97,7 +98,7 @@ def under_ddp(alone: Alone) -> None:
 
 def with_a_hook(alone: Alone) -> dict[str, object]:
     """The same with a hook of the user's."""
-    model = parallel()
+    model: Any = parallel()
     model.register_comm_hook(None, allreduce_hook)
     for index in range(3):
         with alone.run.step(index):
@@ -118,17 +119,16 @@ def sharded(alone: Alone) -> None:
 def unseen(alone: Alone) -> None:
     """A collective that calls no function of `torch.distributed`."""
     with alone.run.step(4):
-        world = dist.group.WORLD
-        assert world is not None
-        functional.all_reduce(torch.ones(6), "sum", world).sum().item()
+        functional.all_reduce(torch.ones(6), "sum", dist.group.WORLD).sum().item()
 
 
 def refused(alone: Alone) -> dict[str, object]:
     """A call that torch refuses, and one of a group that this rank may not be in."""
     del alone
     pair = dist.new_group([0, 1])
+    said = ""
     try:
-        dist.all_reduce("no tensor")  # pyright: ignore[reportArgumentType]  # what is tried
+        dist.all_reduce("no tensor")
     except TypeError as error:
         said = str(error)
     dist.all_reduce(torch.ones(1), group=pair)
@@ -141,11 +141,11 @@ def begun_anew() -> Found:
     for number in range(2):
         with _default_group(number):
             dist.all_reduce(torch.ones(1))
-    return {"rows": alone.rows(), "gaps": alone.exporter.rows("gaps")}
+    return {"rows": alone.rows(), "gaps": alone.gaps()}
 
 
 @contextmanager
-def _default_group(number: int) -> Iterator[None]:
+def _default_group(number: int) -> Generator[None]:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world_size, is_master=False)
     dist.init_process_group("gloo", store=PrefixStore(f"anew-{number}", store), rank=rank, world_size=world_size)

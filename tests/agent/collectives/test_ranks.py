@@ -30,7 +30,7 @@ def ops(rows: list[Row]) -> list[str]:
 def matched(ranks: list[list[Row]]) -> Iterator[tuple[Row, ...]]:
     """The rows of each collective that all of these ranks took part in."""
     keyed = [{(row["group"], row["cseq"]): row for row in rows if row["cseq"]} for rows in ranks]
-    for key in sorted(set.intersection(*map(set, keyed))):
+    for key in sorted(key for key in keyed[0] if all(key in rows for rows in keyed)):
         yield tuple(rows[key] for rows in keyed)
 
 
@@ -115,7 +115,8 @@ def test_ddps_own_collectives_come_from_the_recorder_and_their_ends_from_ddp(wor
 
 def test_the_users_hook_is_called_and_its_future_tells_the_end(works: list[dict[str, Found]]) -> None:
     for rank, rows in enumerate(rows_by_rank(works, "with_a_hook")):
-        reductions = [row for row in rows if row["op"] == "all_reduce" and row["step"] is not None]
+        # Of the last step's, the callback may come when the run has ended.
+        reductions = [row for row in rows if row["op"] == "all_reduce" and row["step"] in {0, 1}]
         assert {row["exit_source"] for row in reductions} == {"hook"}
         assert all(row["module"].endswith((".weight", ".bias")) for row in reductions)
         assert works[rank]["with_a_hook"]["told"] == [{"is_the_users": True}]
