@@ -5,6 +5,8 @@ opened by hand (`with step.phase("forward")`) or by hooks (`begin_phase`, `end_p
 automatic ones at most one is open, and none while one by hand is.
 """
 
+from bisect import bisect_right
+from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
     from rankscope._recording import Recording
 
 MAX_MICROSTEP = 2**32 - 1
+MOST_MARKS = 4_096
+"""Begins and ends of phases that a step remembers."""
+
 SYSTEM = "system"
 IN_STEP_TRACE = SPAN_FLAGS["in_step_trace"]
+_time_of = itemgetter(0)
 
 
 class StepListener(Protocol):
@@ -53,7 +59,7 @@ class Step(Span):
     It is the root of the step's trace: spans made inside it are its children.
     """
 
-    __slots__ = ("_automatic", "_by_hand", "_entered", "_modules", "index", "inner")
+    __slots__ = ("_automatic", "_by_hand", "_entered", "_marks", "_modules", "index", "inner")
 
     is_essential = True
 
@@ -68,6 +74,7 @@ class Step(Span):
         upper, lower = step_trace_id(identity.run_id, identity.launch_id, index)
         self.trace = upper << 64 | lower
         self._by_hand = 0
+        self._marks: list[tuple[int, int]] = []
         self._modules: list[ModuleSpan] = []
         self._entered: Token[Step | None] | None = None
 
@@ -117,6 +124,7 @@ class Step(Span):
             return
         span = AutomaticPhase(self, phase).start()
         self._end_automatic(span.start_mono_ns)
+        self._mark(span.start_mono_ns, phase.code)
         self.inner = self._automatic = span
 
     def end_phase(self, phase: Phase) -> None:
@@ -147,14 +155,21 @@ class Step(Span):
         self.inner = self._modules[-1] if self._modules else self._automatic
         return span.name
 
+    def phase_at(self, mono_ns: int) -> int:
+        """Code of the phase that was open at a monotonic time in it; 0: none, or too many have been."""
+        marks = self._marks
+        place = bisect_right(marks, mono_ns, key=_time_of)
+        return marks[place - 1][1] if 0 < place < MOST_MARKS else 0
+
     def loss(self, tensor: object) -> None:
         """Name the step's loss, before `backward` is called on it."""
         self._recording.tell_loss(self, tensor)
 
-    def hand_phases(self, change: int, now_ns: int) -> None:
-        """A phase by hand was opened (+1) or closed (-1)."""
+    def hand_phases(self, change: int, now_ns: int, *, code: int = 0) -> None:
+        """A phase by hand, of that code, was opened (+1), or one was closed (-1)."""
         self._by_hand += change
         self._end_automatic(now_ns)
+        self._mark(now_ns, code)
 
     def _is_open_phase(self, phase: Phase) -> bool:
         return self._automatic is not None and self._automatic.phase_code == phase.code
@@ -165,6 +180,12 @@ class Step(Span):
         span, self.inner, self._automatic = self._automatic, None, None
         if span is not None:
             span.end_at(now_ns)
+            self._mark(now_ns, 0)
+
+    def _mark(self, now_ns: int, code: int) -> None:
+        # Times and codes alone: a phase knows its step, so a step that kept its phases were freed by a collection only.
+        if len(self._marks) < MOST_MARKS:
+            self._marks.append((now_ns, code))
 
 
 class AutomaticPhase(Span):
@@ -205,7 +226,7 @@ class PhaseSpan(Span):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._step.hand_phases(1, self.start_mono_ns)
+        self._step.hand_phases(1, self.start_mono_ns, code=self.phase_code)
         return self
 
     def __exit__(

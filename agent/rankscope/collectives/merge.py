@@ -248,7 +248,7 @@ class Merge:
             "",
             None if step is None else step.index,
             0 if step is None else step.microstep,
-            0,
+            0 if step is None else step.phase_at(entry_ns),
             module,
             0 if backend in ON_HOST else ENQUEUED,
         )

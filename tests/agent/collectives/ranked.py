@@ -92,8 +92,11 @@ def under_ddp(alone: Alone) -> None:
     """Steps whose collectives are all DDP's own."""
     model = parallel()
     for index in range(STEPS):
-        with alone.run.step(index):
-            model(torch.ones(2, 64)).sum().backward()
+        with alone.run.step(index) as step:
+            with step.phase("forward"):
+                loss = model(torch.ones(2, 64)).sum()
+            with step.phase("backward"):
+                loss.backward()
 
 
 def with_a_hook(alone: Alone) -> dict[str, object]:

@@ -108,6 +108,7 @@ def test_ddps_own_collectives_come_from_the_recorder_and_their_ends_from_ddp(wor
         reductions = [row for row in rows if row["op"] == "all_reduce" and row["step"] is not None]
         assert {row["entry_source"] for row in rows} == {"recorder"}
         assert {row["step"] for row in reductions} == set(range(ranked.STEPS))
+        assert {row["phase"] for row in reductions} == {Phase.BACKWARD.code}
         ended = [row for row in reductions if row["exit_source"] == "ddp"]
         assert ended
         assert all(row["exit"] >= row["entry"] for row in ended)
