@@ -28,7 +28,7 @@ OF_ALL_PROJECTS = frozenset({"/api/v1/storage"})
 
 CHALLENGE = 'Bearer realm="rankscope"'
 
-_FOREIGN, _ASKER = "is_foreign_project", "asker"
+_FOREIGN, _ASKER, _MAY_KEEP = "is_foreign_project", "asker", "may_keep"
 
 
 class Authenticated:
@@ -61,6 +61,7 @@ class Authenticated:
             return
         _narrow(scope, principal)
         scope.setdefault("state", {})[_ASKER] = Asker(principal.key_id, principal.limits)
+        scope["state"][_MAY_KEEP] = principal.may(keys.Scope.INGEST) or principal.may(keys.Scope.ADMIN)
         await self._app(scope, receive, send)
 
 
@@ -73,6 +74,11 @@ def asker_of(request: Request) -> Asker:
     """Whose key a request brought; the service itself where no key is asked for."""
     asker: Asker = request.scope.get("state", {}).get(_ASKER, THE_SERVICE)
     return asker
+
+
+def may_keep(request: Request) -> bool:
+    """Whether what rules find may be kept in the store: by whoever may write to it."""
+    return bool(request.scope.get("state", {}).get(_MAY_KEEP, True))
 
 
 def _principal(ring: KeyRing, headers: Headers) -> Principal:

@@ -55,6 +55,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "show_findings": {"path": _RUN},
     "show_hang": {"path": {"run": story.OTHER_RUN}},
     "show_provenance": {"path": _RUN},
+    "check_run": {"path": _RUN, "body": {"rules": ["loss_spike"], "thresholds": ["loss_spike.z=30"]}},
     "list_rules": {"path": _RUN, "query": {"rule": "loss_spike", "threshold": "loss_spike.z=8"}},
     "run_sql": {
         "body": {

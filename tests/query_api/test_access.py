@@ -26,6 +26,7 @@ EVERY_ROUTE = [
     f"{RUN}/steps/5/tree?by=node",
     *(f"{RUN}/captures", f"/api/v1/runs/{story.OTHER_RUN}/captures/{story.DIGEST}"),
     *(f"{RUN}/model", f"{RUN}/layer-profile", f"{RUN}/hits", f"{RUN}/rules", f"{RUN}/hang", f"{RUN}/provenance"),
+    f"{RUN}/check",
     f"{RUN}/clocks",
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
     *("/api/v1/sql", "/api/v1/sql?with-run", "/api/v1/tql/complete", "/api/v1/tql/explain"),
@@ -56,6 +57,8 @@ class Service:
         if bare in {"/api/v1/tql/complete", "/api/v1/tql/explain"}:
             body = {"query": 'span.name == "' + ('x"' if bare.endswith("explain") else "")}
             return await self.api.post(bare, params=query, json=body, headers=headers)
+        if bare.endswith("/check"):
+            return await self.api.post(bare, params=query, json={}, headers=headers)
         if bare == "/api/v1/sql":
             run = {"run": story.RUN} if given else {}
             body = {"query": "SELECT name, rank, step FROM spans ORDER BY start_ns, span_id, rank, name", **run}

@@ -12,6 +12,7 @@ import typer
 from rankscope.cli import (
     _agent,
     _captures,
+    _check,
     _doctor,
     _explain,
     _hang,
@@ -35,7 +36,7 @@ from rankscope.up import UpError
 
 COMMANDS = (
     *(_summary, _up, _agent, _read, _sql, _explain, _tail, _trace, _traces, _captures, _profile, _removal),
-    *(_hang, _doctor, _services, _keys),
+    *(_hang, _check, _doctor, _services, _keys),
 )
 """The modules whose commands `app` has because they are imported."""
 
@@ -57,6 +58,7 @@ ORDER = (
         "profile",
         "hits",
         "hang",
+        "check",
         "runs",
         "rm",
         "doctor",

@@ -1,13 +1,14 @@
 """What went wrong in a run, from its data alone: who made the others wait, where the first non-finite value came up."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, cast
 
+import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from rankscope_proto.names import Phase, Role
+from rankscope_proto.names import Phase, Role, Severity
 from rankscope_query_api.answers import Json, json_answer
 from rankscope_query_api.findings import Straggler, find_straggler
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
@@ -28,10 +29,11 @@ _TENSORS_SHOWN = 200
 
 
 class FindingsQuery(InProject):
-    """Which launch, and how far back."""
+    """Which launch, how far back, and how many of the kept findings."""
 
     launch: str | None = Field(default=None, max_length=64, description="Launch id or attempt; left out: the latest.")
     steps: int = Field(default=2000, ge=10, le=100_000, description="Last steps in which a straggler is looked for.")
+    limit: int = Field(default=100, ge=1, le=1000, description="Most of the kept findings that are shown.")
 
 
 @router.get("/runs/{run}/findings")
@@ -40,6 +42,7 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
 
     A rank's wait is its backward time over the least of all ranks at that step; it is charged to the rank with the
     longest own phases (input, forward, optimizer). A straggler is charged until the last step, above the noise.
+    `items` are what rules found and what was kept of it, the latest first: of every launch where none is named.
     """
     store = store_of(request)
     key = RunKey(query.project, run)
@@ -50,6 +53,7 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
     straggler = await asyncio.to_thread(find_straggler, times)
     nonfinite = await _nonfinite(store, key, launch_id)
     gaps = await store.runs.gaps(key, sections=("spans", "tensor_stats"))
+    kept = await store.findings.kept(key, launch=launch_id if query.launch else None, limit=query.limit)
     return json_answer(
         {
             "run_id": run,
@@ -57,6 +61,10 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
             "judged_steps": {"from": times[0].step, "to": times[-1].step} if times else None,
             "straggler": straggler and _straggler_json(straggler),
             "nonfinite": nonfinite,
+            "items": [_kept_json(row) for row in kept.items],
+            "total": kept.total,
+            "returned": len(kept.items),
+            "truncated": kept.total > len(kept.items),
             "gaps": [gap_json(gap) for gap in gaps],
         }
     )
@@ -84,6 +92,17 @@ async def _nonfinite(store: TraceStore, key: RunKey, launch: str) -> dict[str, J
         "tensors": [_tensor_json(row) for row in tensors.items],
         "tensors_total": tensors.total,
     }
+
+
+def _kept_json(row: Record) -> dict[str, Json]:
+    """A finding as it was told when it was found; where that cannot be read, what the columns say."""
+    try:
+        told = orjson.loads(row["payload"])
+    except orjson.JSONDecodeError:
+        told = None
+    if not isinstance(told, dict):
+        told = {"rule": row["name"], "severity": Severity.of(row["severity"]), "sentence": row["payload"]}
+    return {"id": row["finding_id"], **cast("dict[str, Json]", told)}
 
 
 def _tensor_json(row: Record) -> dict[str, Json]:

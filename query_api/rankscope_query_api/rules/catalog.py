@@ -1,6 +1,6 @@
-"""The rules: names, versions, thresholds, and the TQL text of each.
+"""The rules: names, versions, thresholds, and the TQL text of each, or the judge that one query cannot replace.
 
-A rule is a query whose rows are what it found. Some need a second look at each of them before it means anything: a
+Most rules are a query whose rows are what it found. Some need a second look at each of them before it means anything: a
 gradient that has vanished is dead while the loss still moves, and converged where it does not. Such a look is a guard,
 a query too; where what it looks at was not captured, nothing speaks against the finding. A threshold is a word in
 braces in the text; whoever asks may give another value. The version rises whenever a text or a default changes, so
@@ -19,9 +19,14 @@ from typing import Any
 from rankscope.tql.formatting import format_value
 from rankscope.tql.nodes import Text
 from rankscope_query_api.errors import InvalidRequestError
+from rankscope_query_api.ranks import hangs
+from rankscope_query_api.rules import hanging, spreading
+from rankscope_query_api.rules.finding import Severity
 
 Threshold = float | int | str
 """A number, or a name such as that of the metric that is the loss."""
+
+_TRAINED = "0 findings in 2 clean trainings of 40 steps, one of them with an annealed rate (tests/query_api)"
 
 _IN_BRACES = re.compile(r"\{(\w+)\}")
 _OF_FINDING = {
@@ -67,6 +72,9 @@ class Rule:
         thresholds: Default of each word in braces.
         guards: All must hold.
         needs: TQL text that must find a row for the run to be judged at all; "": every run is.
+        severity: How much it matters what it finds.
+        judge: What judges instead of a query, a name of `judges.JUDGES`; "": the query does.
+        noise_budget: How often it found something in clean runs, as far as that was measured.
     """
 
     name: str
@@ -76,6 +84,9 @@ class Rule:
     thresholds: Mapping[str, Threshold]
     guards: tuple[Guard, ...] = field(default=())
     needs: str = ""
+    severity: Severity = "warning"
+    judge: str = ""
+    noise_budget: str = _TRAINED
 
     def with_thresholds(self, given: Mapping[str, str]) -> dict[str, Threshold]:
         """The thresholds with those that are given in place of the defaults.
@@ -256,6 +267,7 @@ RULES: Sequence[Rule] = (
             ),
         ),
         needs=_LOSS_IS_KNOWN,
+        severity="info",
     ),
     Rule(
         "loss_spike",
@@ -266,6 +278,36 @@ RULES: Sequence[Rule] = (
         " | select rank, step, scalar.name, scalar.value",
         # Losses of small batches have a long tail: 6,000 clean steps of a small network came to a z of 16.
         {"z": 20.0, "factor": 1.5, "window": 32, "loss": "loss"},
+        noise_budget="0 findings in 6,000 clean steps of small batches, whose greatest z was 16",
+    ),
+    Rule(
+        hanging.NAME,
+        hanging.VERSION,
+        "The run does not go on: a rank did not come to a collective, entered another one, died, or is stuck.",
+        "",
+        hangs.THRESHOLDS,
+        severity="error",
+        judge="hang",
+        noise_budget="0 verdicts while ranks wait for less than still_s and times_gap of the usual time",
+    ),
+    Rule(
+        spreading.NAME,
+        spreading.VERSION,
+        "A tensor with non-finite values whose inputs were finite, outside the steps that a loss scaler skipped.",
+        "",
+        {},
+        severity="error",
+        judge="nonfinite",
+        noise_budget="0 findings without a non-finite value: nothing is estimated",
+    ),
+    Rule(
+        "straggler",
+        1,
+        "One rank makes the others wait, in one phase, from some step until the last one.",
+        "",
+        {"steps": 2000},
+        judge="straggler",
+        noise_budget="0 findings in 200 simulated clean runs of 4 ranks on 2 cores (tests/query_api/noise.py)",
     ),
 )
 """Every rule."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankscope_query_api.answers import Json
+from rankscope_query_api.answers import Json, moment
 from rankscope_query_api.values import RunKey
 
 Severity = Literal["info", "warning", "error"]
@@ -43,6 +43,23 @@ class Finding:
     thresholds: Mapping[str, float | int | str] = field(default_factory=dict[str, float | int | str])
     first_ns: int = 0
     last_ns: int = 0
+
+    def as_json(self) -> dict[str, Json]:
+        """For an answer, and as it is kept."""
+        return {
+            "rule": self.rule,
+            "version": self.version,
+            "severity": self.severity,
+            "launch_id": self.launch,
+            "step": self.step,
+            "rank": self.rank,
+            "subject": self.subject,
+            "sentence": self.sentence,
+            "evidence": self.evidence,
+            "thresholds": self.thresholds,
+            **moment("first", self.first_ns or None),
+            **moment("last", self.last_ns or None),
+        }
 
     def incarnation(self, key: RunKey) -> bytes:
         """The 16 bytes under which it is stored: the same finding of a run is stored once, whoever found it when."""
