@@ -78,11 +78,17 @@ class Plan:
         steps: How many steps it has, where nothing ends it before.
         faults: What goes wrong in it.
         work_ms: How long each rank computes at least in a step, so that a delay has something to stand out from.
+        gate: File without which no rank begins the step of the first fault: who looks on is ready then; "": none.
     """
 
     steps: int
     faults: tuple[Fault, ...] = field(default=())
     work_ms: int = 0
+    gate: str = ""
+
+    def is_gated(self, step: int) -> bool:
+        """Whether this step waits for the gate."""
+        return bool(self.gate) and step == min(fault.step for fault in self.faults)
 
     def due(self, kind: Kind, rank: int, step: int) -> Fault | None:
         """The fault of a kind that happens on this rank at this step."""

@@ -19,7 +19,7 @@ LOADED_S = 120.0
 """How long loading torch may take on a busy machine."""
 
 PATIENCE_S = 90.0
-"""How long an answer may take to be there, on a machine that runs other tests too."""
+"""How long an answer may take to be there, on a machine that runs other tests too; within it the first one counts."""
 
 
 class Launch:
@@ -30,8 +30,35 @@ class Launch:
         pids: Its ranks' process ids, by rank.
     """
 
-    def __init__(self, stack: Stack, run: str, pids: list[int], *, ended: Callable[[], dict[int, int]]) -> None:
-        self.run, self.pids, self._stack, self._ended = run, pids, stack, ended
+    def __init__(
+        self, stack: Stack, run: str, pids: list[int], *, gate: Path, ended: Callable[[], dict[int, int]]
+    ) -> None:
+        self.run, self.pids, self._stack = run, pids, stack
+        self._gate, self._ended = gate, ended
+
+    def open(self) -> None:
+        """Lets the first fault happen, once the agent has said of every rank where it stands."""
+
+        def is_seen() -> bool:
+            return {process["rank"] for process in self.get("/hang")["processes"]} == set(range(RANKS))
+
+        wait_until(lambda: self.is_known() and is_seen(), timeout_s=PATIENCE_S, every_s=0.2, what="standings")
+        self._gate.touch()
+
+    def is_known(self) -> bool:
+        """Whether the store has heard of the run."""
+        return any(item["run_id"] == self.run for item in self._stack.get("/runs")["items"])
+
+    def verdict(self) -> Any:
+        """The first verdict on why it does not go on."""
+        found: list[Any] = []
+
+        def is_judged() -> bool:
+            found.append(self.get("/hang")["verdict"])
+            return found[-1] is not None
+
+        wait_until(is_judged, timeout_s=PATIENCE_S, every_s=0.5, what=f"a verdict on {self.run}")
+        return found[-1]
 
     def get(self, path: str) -> Any:
         """The JSON answer of `GET /api/v1/runs/RUN...`."""
@@ -95,7 +122,7 @@ class Nursery:
             self._connection = Connection(listener.accept()[0].detach())
         self._connection.recv()
 
-    def train(self, name: str, *faults: Fault, steps: int, work_ms: int = 0, **environ: str) -> Launch:
+    def train(self, name: str, *faults: Fault, steps: int, work_ms: int = 0, is_gated: bool = False) -> Launch:
         """Starts a training of four ranks.
 
         Args:
@@ -103,15 +130,17 @@ class Nursery:
             *faults: What goes wrong.
             steps: How many steps it has.
             work_ms: How long each rank computes at least in a step.
-            **environ: Variables for every rank.
+            is_gated: Whether the first fault waits for `Launch.open`.
         """
         run = f"{name}-{uuid4().hex[:8]}"
-        common = {**self._stack.environ, **self._meeting(), "RANKSCOPE_RUN_ID": run, **environ}
+        common = {**self._stack.environ, **self._meeting(), "RANKSCOPE_RUN_ID": run}
         environs = tuple({**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(RANKS))
-        self._connection.send(Order(run, environs, Plan(steps, faults, work_ms)))
+        gate = self._folder / f"{run}.gate"
+        plan = Plan(steps, faults, work_ms, str(gate) if is_gated else "")
+        self._connection.send(Order(run, environs, plan))
         while isinstance(answer := self._connection.recv(), Ended):
             self._statuses[answer.pid] = answer.status
-        launch = Launch(self._stack, run, answer, ended=self._ended)
+        launch = Launch(self._stack, run, answer, gate=gate, ended=self._ended)
         self._launches.append(launch)
         return launch
 

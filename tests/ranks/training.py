@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -92,6 +93,8 @@ class Training:
             self.model, optimizer=self._optimizer, loader=self._loader, loss=self._criterion, level=1, every=10
         )
         for step, inputs in enumerate(self._loader):
+            while self._plan.is_gated(step) and not Path(self._plan.gate).exists():
+                time.sleep(0.05)
             with self._run.step(step):
                 self._step(step, inputs)
 
