@@ -135,7 +135,8 @@ class _Asked:
         ((unmeasured,), (processes,)) = (await self.store.query(asked.sql, asked.parameters)).columns
         if not unmeasured:
             return ()
-        return [f"the clocks of {unmeasured} of {processes} processes were never measured: they are taken as right"]
+        lacking = f"the clocks of {unmeasured} of {processes} processes were not measured against one server"
+        return [f"{lacking}: what they wait for between nodes is missing"]
 
     async def _is_seen(self, key: Key) -> bool:
         asked = await asyncio.to_thread(first_with, key, project=self.project, run=self.run)

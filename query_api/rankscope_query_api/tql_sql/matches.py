@@ -1,11 +1,11 @@
 """Collectives matched over ranks, as a relation of one row an arrival: what it waited, and what it is charged with.
 
 A collective is known by group and number; its arrivals are compared on one clock: to each entry the offset is added
-that was measured of its process's clock last before it (of earlier entries the first measured), with the drift since.
-A clock that was never measured is taken as right: between processes of one node that is so, between nodes the answer
-says it. The last arriver is charged where it is the last for certain: it shares a node with the one before, or came
-later than both clocks err, both measured against one server. Nothing is said of a collective of which ranks of the
-group are not stored (yet), nor of one at which a rank arrived twice.
+that was measured of its process's clock last before it (of earlier entries the first measured), with the drift since,
+all against the server that most processes of the launch were measured against. Without that only processes of one node
+compare, which share a clock. The last arriver is charged where it is the last for certain: it shares a node with the
+one before, or came later than both clocks err. Nothing is said of a collective of which ranks of the group are not
+stored (yet), nor of one at which a rank arrived twice.
 """
 
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound
@@ -17,6 +17,16 @@ SCOPED = "@scoped"
 
 _PROCESS = "reverse(reinterpretAsFixedString(bitOr(bitShiftLeft(toUInt128(of_hi), 64), toUInt128(of_lo))))"
 
+_SERVER = f"""
+SELECT run_id, launch_id, argMin(server, (-processes, server)) AS server
+FROM (
+    SELECT run_id, launch_id, server, toInt64(uniqExact(tuple(of_hi, of_lo))) AS processes
+    FROM clocks
+    PREWHERE {SCOPED}
+    GROUP BY run_id, launch_id, server
+)
+GROUP BY run_id, launch_id"""
+
 _CLOCKS = f"""
 SELECT
     run_id,
@@ -25,10 +35,10 @@ SELECT
     if(row_number() OVER (PARTITION BY run_id, of_hi, of_lo ORDER BY time, seq, idx) = 1, 0, time) AS since,
     offset,
     error,
-    ifNull(drift, 0) AS growth,
-    server
+    ifNull(drift, 0) AS growth
 FROM clocks
-PREWHERE {SCOPED}"""
+PREWHERE {SCOPED}
+WHERE (run_id, launch_id, server) IN ({_SERVER})"""
 
 _ARRIVALS = f"""
 SELECT run_id, launch_id, "group", group_ranks, cseq, rank, node, entry, incarnation, seq, idx
@@ -45,7 +55,7 @@ SELECT
     cseq,
     tuple(
         entry + offset + toInt64(growth * ((entry - measured) / 1000000000)),
-        rank, error, node, server, incarnation, seq, idx
+        rank, error, node, measured > 0, incarnation, seq, idx
     ) AS arrival
 FROM ({_ARRIVALS}) AS arrived
 ASOF LEFT JOIN ({_CLOCKS}) AS clock
@@ -69,12 +79,14 @@ SELECT
     arrayReverseSort(groupArray(arrival)) AS arrivals,
     any(group_ranks) AS known,
     uniqExact(arrival.2) AS collective_arrived,
-    length(arrivals) = collective_arrived AND collective_arrived >= {_RANKS} AS is_whole,
+    length(arrivals) = collective_arrived
+        AND collective_arrived >= {_RANKS}
+        AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole,
     arrivals[1] AS final,
     arrivals[2] AS before,
     collective_arrived = 1
         OR final.4 = before.4
-        OR (final.5 = before.5 AND final.1 - before.1 > final.3 + before.3) AS is_certain,
+        OR final.1 - before.1 > final.3 + before.3 AS is_certain,
     arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited,
     is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
 FROM ({_ON_ONE_CLOCK})
@@ -110,9 +122,10 @@ FROM (
         SELECT run_id, {_PROCESS} AS process, count() AS measurements
         FROM clocks
         PREWHERE {SCOPED}
+        WHERE (run_id, launch_id, server) IN ({_SERVER})
         GROUP BY run_id, process
     ) AS clock ON met.run_id = clock.run_id AND incarnation = process
     GROUP BY run_id
 )
 WHERE nodes > 1"""
-"""How many clocks of how many processes were never measured, in runs whose collectives come from several nodes."""
+"""How many of how many processes have no measured clock, in runs whose collectives come from several nodes."""

@@ -32,21 +32,25 @@ ARRIVALS: dict[int, tuple[float, float, float, float]] = {1: (0, 10, 20, 60), 2:
 """Collective -> when each rank comes, in ms."""
 
 
+GROUPS = {"0": {0, 1, 2, 3}, "pair": {0, 3}, "near": {0, 1}}
+
+
 def _collectives(rank: int) -> list[Row]:
     rows = [_at(cseq, rank, arrives[rank]) for cseq, arrives in ARRIVALS.items()]
     rows.append(_at(9, rank, rank, cseq=0, flags=COLLECTIVE_FLAGS["p2p"], step=9))
     rows.append(_at(4, rank, 7.0 * rank, group="pair", group_ranks="0,3"))
+    rows.append(_at(4, rank, 7.0 * rank, group="near", group_ranks="0-1"))
     if rank != 2:
         rows.append(_at(5, rank, rank))
     rows.append(_at(6, rank, rank))
     if rank == 1:
         rows.append(_at(6, rank, 90))
-    return [row for row in rows if row["group"] == "0" or rank in {0, 3}]
+    return [row for row in rows if rank in GROUPS[row["group"]]]
 
 
-def _clock(process: bytes, offset: int, *, time: int, drift: int | None = None) -> Row:
+def _clock(process: bytes, offset: int, *, time: int, drift: int | None = None, server: str = "gateway") -> Row:
     of = {"of_hi": int.from_bytes(process[:8], "big"), "of_lo": int.from_bytes(process[8:], "big")}
-    return {**of, "time": time, "offset": offset, "error": ERROR, "drift": drift, "server": "gateway", "rtt": 1}
+    return {**of, "time": time, "offset": offset, "error": ERROR, "drift": drift, "server": server, "rtt": 1}
 
 
 def _clocks(writer: Writer, offset: int) -> list[Row]:
@@ -61,7 +65,10 @@ def _batches(run: str, *, project: str = "default") -> Iterator[pb.Batch]:
         yield writer.seal(collectives=_collectives(rank))
     if run == MEASURED:
         agent = Writer(run, -1, project=project, launch=b"A" * 16, role=ProcessRole.AGENT)
-        yield agent.seal(clocks=[row for rank, offset in OFFSETS.items() for row in _clocks(writers[rank], offset)])
+        rows = [row for rank, offset in OFFSETS.items() for row in _clocks(writers[rank], offset)]
+        # Another server, of which only one process knows, is nobody's clock.
+        rows.append(_clock(writers[2].incarnation, 7 * HOUR, time=START - 1, server="another"))
+        yield agent.seal(clocks=rows)
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +112,10 @@ def test_on_one_node_a_hair_is_enough_and_between_nodes_it_is_not(ask: Asked) ->
     assert _told(ask, "skew", 3)[0] == 36
 
 
-def test_clocks_that_were_never_measured_are_taken_as_right(ask: Asked) -> None:
-    assert _told(ask, "skew", 1, run=BARE)[0] == 310
+def test_between_nodes_whose_clocks_nobody_measured_no_wait_is_made_up(ask: Asked) -> None:
+    assert _told(ask, "skew", 1, run=BARE) == dict.fromkeys(range(4))
+    assert _told(ask, "arrived", 1, run=BARE) == dict.fromkeys(range(4), 4)
+    assert _told(ask, "wait", 4, run=BARE, group="near") == {0: 7, 1: 0}
 
 
 def test_a_group_has_the_ranks_that_it_names(ask: Asked) -> None:
@@ -132,5 +141,5 @@ def test_who_is_charged_is_asked_over_all_runs_and_of_one_project(ask: Asked) ->
     own = ask.page("exists(collective.op) | count() by run.id")
 
     charged = {(run, rank): _rounded(value) for run, rank, value, *_ in found.rows}
-    assert {rank: value for (run, rank), value in charged.items() if run == MEASURED} == {2: 60.5, 3: 171}
+    assert {rank: value for (run, rank), value in charged.items() if run == MEASURED} == {1: 7, 2: 60.5, 3: 171}
     assert sum(row[1] for row in own.rows) == len([row for rank in OFFSETS for row in _collectives(rank)]) * 2

@@ -111,7 +111,8 @@ async def test_waits_between_nodes_whose_clocks_nobody_measured_are_warned_of(
 ) -> None:
     answer = await told(service, query, run=run)
 
-    warning = "the clocks of 2 of 2 processes were never measured: they are taken as right"
+    clocks = "the clocks of 2 of 2 processes were not measured against one server"
+    warning = f"{clocks}: what they wait for between nodes is missing"
     assert answer["warnings"] == [warning] * is_warned
 
 

@@ -9,9 +9,9 @@ FROM (
       FROM (
          SELECT run_id, arrivals, collective_arrived, is_whole, final, is_charged, waited, arrayJoin(arrivals) AS own
         FROM (
-           SELECT run_id, arrayReverseSort(groupArray(arrival)) AS arrivals, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, length(arrivals) = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AS is_whole, arrivals[1] AS final, arrivals[2] AS before, collective_arrived = 1 OR final.4 = before.4 OR (final.5 = before.5 AND final.1 - before.1 > final.3 + before.3) AS is_certain, arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited, is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
+           SELECT run_id, arrayReverseSort(groupArray(arrival)) AS arrivals, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, length(arrivals) = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, arrivals[1] AS final, arrivals[2] AS before, collective_arrived = 1 OR final.4 = before.4 OR final.1 - before.1 > final.3 + before.3 AS is_certain, arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited, is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
           FROM (
-             SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, server, incarnation, seq, idx ) AS arrival
+             SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, measured > 0, incarnation, seq, idx ) AS arrival
             FROM (
                SELECT run_id, launch_id, "group", group_ranks, cseq, rank, node, entry, incarnation, seq, idx
               FROM collectives
@@ -19,9 +19,19 @@ FROM (
               WHERE cseq != 0 AND bitAnd(flags, 4) = 0
             ) AS arrived
             ASOF LEFT JOIN (
-               SELECT run_id, reverse(reinterpretAsFixedString(bitOr(bitShiftLeft(toUInt128(of_hi), 64), toUInt128(of_lo)))) AS process, time AS measured, if(row_number() OVER (PARTITION BY run_id, of_hi, of_lo ORDER BY time, seq, idx) = 1, 0, time) AS since, offset, error, ifNull(drift, 0) AS growth, server
+               SELECT run_id, reverse(reinterpretAsFixedString(bitOr(bitShiftLeft(toUInt128(of_hi), 64), toUInt128(of_lo)))) AS process, time AS measured, if(row_number() OVER (PARTITION BY run_id, of_hi, of_lo ORDER BY time, seq, idx) = 1, 0, time) AS since, offset, error, ifNull(drift, 0) AS growth
               FROM clocks
               PREWHERE project = {project:String} AND run_id = {run:String}
+              WHERE (run_id, launch_id, server) IN (
+                 SELECT run_id, launch_id, argMin(server, (-processes, server)) AS server
+                FROM (
+                   SELECT run_id, launch_id, server, toInt64(uniqExact(tuple(of_hi, of_lo))) AS processes
+                  FROM clocks
+                  PREWHERE project = {project:String} AND run_id = {run:String}
+                  GROUP BY run_id, launch_id, server 
+                )
+                GROUP BY run_id, launch_id
+              )
             ) AS clock ON arrived.run_id = clock.run_id AND incarnation = process AND entry >= since
           )
           GROUP BY run_id, launch_id, "group", cseq
@@ -49,9 +59,9 @@ FROM (
       FROM (
          SELECT run_id, arrivals, collective_arrived, is_whole, final, is_charged, waited, arrayJoin(arrivals) AS own
         FROM (
-           SELECT run_id, arrayReverseSort(groupArray(arrival)) AS arrivals, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, length(arrivals) = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AS is_whole, arrivals[1] AS final, arrivals[2] AS before, collective_arrived = 1 OR final.4 = before.4 OR (final.5 = before.5 AND final.1 - before.1 > final.3 + before.3) AS is_certain, arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited, is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
+           SELECT run_id, arrayReverseSort(groupArray(arrival)) AS arrivals, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, length(arrivals) = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, arrivals[1] AS final, arrivals[2] AS before, collective_arrived = 1 OR final.4 = before.4 OR final.1 - before.1 > final.3 + before.3 AS is_certain, arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited, is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
           FROM (
-             SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, server, incarnation, seq, idx ) AS arrival
+             SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, measured > 0, incarnation, seq, idx ) AS arrival
             FROM (
                SELECT run_id, launch_id, "group", group_ranks, cseq, rank, node, entry, incarnation, seq, idx
               FROM collectives
@@ -59,9 +69,19 @@ FROM (
               WHERE cseq != 0 AND bitAnd(flags, 4) = 0
             ) AS arrived
             ASOF LEFT JOIN (
-               SELECT run_id, reverse(reinterpretAsFixedString(bitOr(bitShiftLeft(toUInt128(of_hi), 64), toUInt128(of_lo)))) AS process, time AS measured, if(row_number() OVER (PARTITION BY run_id, of_hi, of_lo ORDER BY time, seq, idx) = 1, 0, time) AS since, offset, error, ifNull(drift, 0) AS growth, server
+               SELECT run_id, reverse(reinterpretAsFixedString(bitOr(bitShiftLeft(toUInt128(of_hi), 64), toUInt128(of_lo)))) AS process, time AS measured, if(row_number() OVER (PARTITION BY run_id, of_hi, of_lo ORDER BY time, seq, idx) = 1, 0, time) AS since, offset, error, ifNull(drift, 0) AS growth
               FROM clocks
               PREWHERE project = {project:String} AND run_id = {run:String}
+              WHERE (run_id, launch_id, server) IN (
+                 SELECT run_id, launch_id, argMin(server, (-processes, server)) AS server
+                FROM (
+                   SELECT run_id, launch_id, server, toInt64(uniqExact(tuple(of_hi, of_lo))) AS processes
+                  FROM clocks
+                  PREWHERE project = {project:String} AND run_id = {run:String}
+                  GROUP BY run_id, launch_id, server 
+                )
+                GROUP BY run_id, launch_id
+              )
             ) AS clock ON arrived.run_id = clock.run_id AND incarnation = process AND entry >= since
           )
           GROUP BY run_id, launch_id, "group", cseq
