@@ -78,11 +78,13 @@ class ProcessGroup:
         name: Its name.
         ranks: Its ranks; empty: not known.
         usual_gap_ns: Median time from one collective of a rank to its next; 0: not known.
+        longest_gap_ns: The longest such time of late, two outliers left out; 0: not known.
     """
 
     name: str
     ranks: Sequence[int]
     usual_gap_ns: int
+    longest_gap_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ HOURS_OFF = 5 * 3600 * S
 
 
 def _row(
-    rank: int, now: int, *, state: str = "waiting", done: int = 3, still_s: float | None = 7, **more: object
+    rank: int, now: int, *, state: str = "waiting", done: int = 43, still_s: float | None = 7, **more: object
 ) -> Row:
     incarnation = Writer("x", rank).seal().header.incarnation
     return {
@@ -40,6 +40,12 @@ def _row(
     }
 
 
+def _usual(received: int, gap_s: float) -> list[Row]:
+    """Collectives of rank 0 before the one that hangs, so far apart."""
+    shared: Row = {"group": "0", "group_ranks": "0-2", "op": "all_reduce"}
+    return [{**shared, "cseq": cseq, "entry": received + int(cseq * gap_s * S)} for cseq in range(20, 44)]
+
+
 def _told(run: str, rows: Sequence[Sequence[Row]], *, received: int, offsets: Sequence[int]) -> Iterator[object]:
     """The batches of a run with an agent for each sequence of rows, and of its three trainers."""
     for rank in range(3):
@@ -47,12 +53,15 @@ def _told(run: str, rows: Sequence[Sequence[Row]], *, received: int, offsets: Se
             "entry": received - 60 * S,
             "group": "0",
             "group_ranks": "0-2",
-            "cseq": 4,
+            "cseq": 44,
             "op": "all_reduce",
             "shape": "64x64",
             "module": "layers.1",
         }
-        made = Writer(run, rank, world_size=3).seal(sealed_ns=received, collectives=[collective] if rank == 0 else [])
+        rows_of = [collective, *_usual(received, 4 if run == "slow" else 0.1)] if rank == 0 else []
+        end: Row = {"time": received, "kind": "end_of_stream", "name": "end", "severity": 2}
+        events = [end] if run == "left" and rank else []
+        made = Writer(run, rank, world_size=3).seal(sealed_ns=received, collectives=rows_of, events=events)
         made.received = received
         yield made
     for number, (own, offset) in enumerate(zip(rows, offsets, strict=True)):
@@ -71,13 +80,15 @@ def hanging(front_process: FrontProcess) -> Iterator[Store]:
     now = time.time_ns()
     off = now + HOURS_OFF
     missing = [
-        [_row(0, now), _row(1, now, state="running", still_s=9), _row(0, now - 5 * S, done=2)],
+        [_row(0, now), _row(1, now, state="running", still_s=9), _row(0, now - 5 * S, done=42)],
         [_row(2, off)],
     ]
     well = [[_row(rank, now, state="running", still_s=None) for rank in range(3)]]
     made = [
         *_told("hangs", missing, received=now, offsets=(0, HOURS_OFF)),
         *_told("runs", well, received=now, offsets=(0,)),
+        *_told("slow", missing, received=now, offsets=(0, HOURS_OFF)),
+        *_told("left", [[_row(0, now)]], received=now, offsets=(0,)),
         Writer("untold", 0).seal(sealed_ns=now),
         Writer("hangs", 0, project="other").seal(sealed_ns=now),
     ]
@@ -97,7 +108,7 @@ async def test_a_rank_that_did_not_come_is_named_whatever_the_clocks_of_the_agen
     found = await get(api, "/api/v1/runs/hangs/hang", threshold="unheard_s=80000")
 
     verdict = found["verdict"]
-    assert (verdict["kind"], verdict["ranks"], verdict["group"], verdict["seq"]) == ("rank_missing", [1], "0", 4)
+    assert (verdict["kind"], verdict["ranks"], verdict["group"], verdict["seq"]) == ("rank_missing", [1], "0", 44)
     assert (verdict["op"], verdict["module"], verdict["phase"], verdict["step"]) == (
         "all_reduce",
         "layers.1",
@@ -107,11 +118,28 @@ async def test_a_rank_that_did_not_come_is_named_whatever_the_clocks_of_the_agen
     assert verdict["stack"] == [{"frame": "train.py:7"}]
     assert found["waiting"] == [0, 2]
     assert [(one["rank"], one["state"], one["seq"], one["over"]) for one in found["processes"]] == [
-        (0, "waiting", 4, 3),
-        (1, "running", 3, 3),
-        (2, "waiting", 4, 3),
+        (0, "waiting", 44, 43),
+        (1, "running", 43, 43),
+        (2, "waiting", 44, 43),
     ]
     assert int(found["as_of_ns"]) - int(verdict["since_ns"]) >= 7 * S
+
+
+async def test_a_run_whose_collectives_are_far_apart_is_given_more_time(api: httpx.AsyncClient) -> None:
+    assert (await get(api, "/api/v1/runs/slow/hang"))["verdict"] is None
+    asked = {"threshold": ["times_gap=1", "times_longest=1"]}
+    found = (await api.get("/api/v1/runs/slow/hang", params=asked)).json()
+    assert found["verdict"]["kind"] == "rank_missing"
+
+
+async def test_ranks_that_said_their_last_word_are_told_as_ended_though_no_agent_saw_them(
+    api: httpx.AsyncClient,
+) -> None:
+    found = await get(api, "/api/v1/runs/left/hang")
+
+    assert (found["verdict"]["kind"], found["verdict"]["ranks"]) == ("rank_missing", [1, 2])
+    assert "they have ended" in found["verdict"]["sentence"]
+    assert [one["state"] for one in found["processes"]] == ["waiting", "ended", "ended"]
 
 
 async def test_a_run_that_goes_on_has_no_verdict_and_shows_its_processes(api: httpx.AsyncClient) -> None:

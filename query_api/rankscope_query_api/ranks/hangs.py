@@ -6,8 +6,8 @@ process that died, was stopped, or runs no Python code. Where all have entered t
 blame but what carries the data. A rank that itself waits in another group is no culprit, but held up by that one.
 
 Nothing is judged before its time: waiting is what ranks do. A wait becomes a verdict after `still_s` without progress,
-and after `times_gap` of the usual time between two collectives of the group, whichever is longer; death, a mismatch
-and a stopped process need no such doubt. Times are of the store's clock: clocks of nodes are never compared.
+and longer where the group's collectives are usually farther apart or its first ones are still to come; death, a
+mismatch and a stopped process need no such doubt. Times are of the store's clock: clocks of nodes are never compared.
 """
 
 from collections import Counter
@@ -15,23 +15,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankscope_query_api.ranks.mismatches import asks_equal_sizes, elements, family, odd_ones
-from rankscope_query_api.ranks.verdicts import Kind, Verdict, innermost, sentence_of
+from rankscope_query_api.ranks.verdicts import Kind, Verdict, sentence_of, telling_frame
 from rankscope_query_api.standing import Entered, InGroup, ProcessGroup, Standing
 
 THRESHOLDS: Mapping[str, float] = {
     "still_s": 5.0,
     "times_gap": 10.0,
+    "times_longest": 2.0,
+    "first": 10.0,
+    "first_s": 60.0,
     "stopped_s": 2.0,
     "stuck_s": 5.0,
     "alone_s": 30.0,
     "unheard_s": 15.0,
 }
-"""still_s: no progress for so long, and times_gap: for so many usual times between collectives, is a hang; stopped_s:
-a process stopped for so long; stuck_s: one that runs no Python code while others wait for it, alone_s: while nobody
-does; unheard_s: of a process whose agent was not heard for so long nothing is known any more."""
+"""still_s: no progress for so long, and times_gap: for so many usual times between collectives of the group, and
+times_longest: for so many of the longest ones there were, is a hang; first_s: but of the first so many of a group
+(first), while processes still import and compile; stopped_s: a process stopped for so long; stuck_s: one that runs no
+Python code while others wait for it, alone_s: while nobody does; unheard_s: of a process whose agent was not heard for
+so long nothing is known any more."""
 
 _LONGEST_S = 600.0
 """No wait is longer before it is a verdict, however far apart collectives usually are."""
+
+_SETTLED_NS = 2 * 10**9
+"""A row of a rank that runs says nothing of a wait that began less than this before: it may have come meanwhile."""
 
 _DIED_WITH_NS = 2 * 10**9
 """Processes that die within this time died together as far as is known: the agent looks once a second."""
@@ -178,16 +186,14 @@ class _Judge:
         ranks = set(known.ranks) if known and known.ranks else _ranks_in(self._standings, name)
         # An ended one has left nothing open: it is among those that do not come.
         members = [standing for standing in self._standings if standing.rank in ranks]
-        cseq = min((standing.in_group(name).completed for standing in members), default=0) + 1
-        inside = [standing for standing in members if _is_inside(standing.in_group(name), cseq)]
         # Of one that runs, a row shows a moment only: most of those are over before the row is read.
+        still = [one for one in members if one.state != "running" and one.in_group(name).is_under_way]
+        cseq = min((standing.in_group(name).completed for standing in still), default=-1) + 1
+        inside = [standing for standing in still if _is_inside(standing.in_group(name), cseq)]
         waiting = [standing for standing in inside if standing.state == "waiting"]
-        inside = [standing for standing in inside if standing.state != "running"]
         if not inside or any(standing.since_ns is None for standing in waiting):
             return None
         since_ns = max(_still_since(standing) for standing in waiting or inside)
-        usual_s = (known.usual_gap_ns if known else 0) / _S
-        patience_s = max(self._limits["still_s"], min(self._limits["times_gap"] * usual_s, _LONGEST_S))
         return _Wait(
             group=name,
             cseq=cseq,
@@ -196,8 +202,17 @@ class _Judge:
             waiting=waiting,
             absent=[standing for standing in members if standing.in_group(name).enqueued < cseq],
             since_ns=since_ns,
-            has_lasted=bool(waiting) and self._age_s(since_ns) >= patience_s,
+            has_lasted=bool(waiting) and self._age_s(since_ns) >= self._patience_s(known, cseq),
         )
+
+    def _patience_s(self, known: ProcessGroup | None, cseq: int) -> float:
+        """How long a wait for a collective of a group lasts before it is a verdict."""
+        usual_s = known.usual_gap_ns / _S if known else 0.0
+        longest_s = known.longest_gap_ns / _S if known else 0.0
+        limits = self._limits
+        first_s = limits["first_s"] if cseq <= limits["first"] else 0.0
+        long_s = max(limits["times_gap"] * usual_s, limits["times_longest"] * longest_s)
+        return max(limits["still_s"], first_s, min(long_s, _LONGEST_S))
 
     def _of_wait(self, wait: _Wait) -> Sequence[_Found]:
         """What a wait shows, the process states left aside."""
@@ -209,7 +224,7 @@ class _Judge:
         absent = [standing for standing in wait.absent if standing.state in ("running", "waiting", "ended")]
         found: list[_Found] = []
         # A rank whose row is older than the wait may have come since; of one that nobody heard for long nobody knows.
-        told = [one for one in absent if one.state == "ended" or one.heard_ns >= wait.since_ns]
+        told = [one for one in absent if one.state == "ended" or one.heard_ns >= wait.since_ns + _SETTLED_NS]
         silent = [one for one in absent if one not in told and self._age_s(one.heard_ns) >= self._limits["unheard_s"]]
         if told:
             found.append(_Found("rank_missing", told, wait, wait.since_ns, is_certain=False, why=_why_missing(told)))
@@ -282,7 +297,7 @@ class _Judge:
 
     def _evidence(self, found: _Found) -> Mapping[str, str | int | Sequence[int]]:
         evidence: dict[str, str | int | Sequence[int]] = {"why": found.why}
-        if found.culprits and (frame := innermost(found.culprits[0].stack)):
+        if found.culprits and (frame := telling_frame(found.culprits[0].stack)):
             evidence["frame"] = frame
         if found.wait is not None:
             evidence["waiting"] = [standing.rank for standing in found.wait.waiting]
@@ -297,7 +312,7 @@ class _Judge:
 
 def _with_frame(found: _Found) -> str:
     """Why it is so, and in which frame the culprit is, where that says more than who waits."""
-    frame = innermost(found.culprits[0].stack) if len(found.culprits) == 1 else ""
+    frame = telling_frame(found.culprits[0].stack) if len(found.culprits) == 1 else ""
     return f"{found.why}; it is in {frame}" if frame and found.kind in ("rank_missing", "host_stuck") else found.why
 
 

@@ -1,9 +1,12 @@
 """What a judge of hangs says: the verdict, and its sentence for a reader."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+_LIBRARIES = frozenset({"torch", "rankscope", "numpy"})
 
 Kind = Literal[
     "rank_missing",
@@ -80,13 +83,21 @@ def sentence_of(kind: Kind, ranks: Sequence[int], *, where: str, why: str, waiti
             return f"{who}: {why}{others}"
 
 
-def innermost(stack: str) -> str:
-    """The innermost frame of the first thread of a stack; "": none was taken."""
+def telling_frame(stack: str) -> str:
+    """The innermost frame of the first thread that is the training's own, else the innermost; "": none was taken."""
     try:
         threads: Any = json.loads(stack) if stack else None
-        return str(threads[0]["frames"][0]) if threads else ""
+        frames = [str(frame) for frame in threads[0]["frames"]] if threads else []
     except (ValueError, TypeError, KeyError, IndexError):
         return ""
+    return next((frame for frame in frames if not _is_of_library(frame)), frames[0] if frames else "")
+
+
+def _is_of_library(frame: str) -> bool:
+    """Whether a frame, as `name (file:line)`, is of Python's library, torch or the SDK."""
+    place = frame.rpartition("(")[2].replace("\\", "/")
+    first = place.partition(":")[0].removesuffix(".py").split("/")[0]
+    return first in sys.stdlib_module_names or first in _LIBRARIES or first.startswith("<frozen")
 
 
 def named(ranks: Sequence[int]) -> str:

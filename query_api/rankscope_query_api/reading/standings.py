@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from rankscope_proto.names import ProcessRole
+from rankscope_proto.names import EventKind, ProcessRole
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.standing import Entered, InGroup, LiveLaunch, ProcessGroup, Standing, State
 from rankscope_query_api.values import Record, RunKey, Value
@@ -23,8 +23,11 @@ ONE_LOOK_NS = 12 * 10**9
 STILL_NS = 3 * 10**9
 """Processes without progress for so long are looked at for their stacks."""
 
-_GAPS = 200
-"""Collectives of a rank from which the usual time between two of them is taken, the last ones."""
+_GAPS = 1000
+"""Collectives of one rank from which the times between two of them are taken, the last ones."""
+
+_OUTLIERS = 2
+"""Longest times that are passed over: the first step's, and one other."""
 
 _MOST_GROUPS = 64
 """Groups that are looked up; what more of them wait is judged without the usual time."""
@@ -79,10 +82,16 @@ PROCESSES = f"""
 SELECT
     lower(hex(incarnation)) AS incarnation_hex,
     any(rank) AS rank_of,
+    any(node) AS node_name,
     max(if(received > 0, received, sealed)) AS heard
 FROM batches
 WHERE {_OF_LAUNCH} AND process_role = {ProcessRole.TRAINER.code} AND rank >= 0
 GROUP BY incarnation"""
+
+ENDED = f"""
+SELECT DISTINCT lower(hex(incarnation)) AS incarnation_hex
+FROM events
+WHERE {_OF_LAUNCH} AND kind = '{EventKind.END_OF_STREAM.value}'"""
 
 RECEIVED = f"""
 SELECT lower(hex(incarnation)) AS agent, seq, max(if(received > 0, received, sealed)) AS heard
@@ -94,27 +103,35 @@ GROUP BY incarnation, seq"""
 NOW = "SELECT toUnixTimestamp64Nano(now64(9)) AS now"
 
 GROUPS = f"""
-SELECT group, argMax(group_ranks, (cseq, rank)) AS ranks, any(gap) AS usual_gap
+SELECT group, any(last_ranks) AS ranks, any(usual) AS usual_gap, any(longest) AS longest_gap
 FROM (
-    SELECT group, group_ranks, cseq, rank
+    SELECT group, group_ranks AS last_ranks
     FROM collectives
     WHERE {_OF_LAUNCH} AND group IN {{groups:Array(String)}} AND cseq > 0
     ORDER BY group, cseq DESC, rank
     LIMIT 1 BY group
 ) AS of_group
 LEFT JOIN (
-    SELECT group, toInt64(quantileExact(0.5)(entry - before)) AS gap
+    SELECT
+        group,
+        toInt64(quantileExact(0.5)(entry - before)) AS usual,
+        arrayElement(arrayReverseSort(groupArray(entry - before)), {_OUTLIERS + 1}) AS longest
     FROM (
         SELECT group, entry, lagInFrame(entry) OVER (
-            PARTITION BY group, rank ORDER BY cseq ROWS BETWEEN 1 PRECEDING AND CURRENT ROW
+            PARTITION BY group ORDER BY cseq ROWS BETWEEN 1 PRECEDING AND CURRENT ROW
         ) AS before
         FROM (
-            SELECT group, rank, cseq, min(collectives.entry) AS entry
+            SELECT group, cseq, min(collectives.entry) AS entry
             FROM collectives
             WHERE {_OF_LAUNCH} AND group IN {{groups:Array(String)}} AND cseq > 0
-            GROUP BY group, rank, cseq
-            ORDER BY group, rank, cseq DESC
-            LIMIT {_GAPS} BY group, rank
+                AND (group, rank) IN (
+                    SELECT group, min(rank) FROM collectives
+                    WHERE {_OF_LAUNCH} AND group IN {{groups:Array(String)}} AND cseq > 0
+                    GROUP BY group
+                )
+            GROUP BY group, cseq
+            ORDER BY group, cseq DESC
+            LIMIT {_GAPS} BY group
         )
     )
     WHERE before > 0
@@ -130,7 +147,7 @@ WHERE {_OF_LAUNCH} AND group IN {{groups:Array(String)}} AND cseq IN {{numbers:A
 ORDER BY group, cseq, rank, incarnation, seq, idx
 LIMIT 1 BY group, cseq, rank"""
 
-STATEMENTS = (STANDINGS, DEAD, STACKS, PROCESSES, RECEIVED, GROUPS, ENTERED)
+STATEMENTS = (STANDINGS, DEAD, STACKS, PROCESSES, ENDED, RECEIVED, GROUPS, ENTERED)
 """Every statement of this module that reads one run, for the test that reads them."""
 
 LIVE = """
@@ -160,15 +177,17 @@ class ClickHouseStandings:
             "agents": sorted({row["agent"] for row in rows}),
             "seqs": sorted({row["seq"] for row in rows}),
         }
-        received, processes, dead, stacks = await asyncio.gather(
+        received, processes, ended, dead, stacks = await asyncio.gather(
             self._clickhouse.select(RECEIVED, {**where, **batches}),
             self._clickhouse.select(PROCESSES, where),
+            self._clickhouse.select(ENDED, where),
             self._clickhouse.select(DEAD, where),
             self._stacks(where, rows),
         )
         found = _Found(
             heard={(row["agent"], row["seq"]): int(row["heard"]) for row in received.records()},
             processes={row["incarnation_hex"]: row for row in processes.records()},
+            ended=frozenset(row["incarnation_hex"] for row in ended.records()),
             died={_incarnation(row): int(row["died"]) for row in dead.records()},
             stacks=stacks,
         )
@@ -193,7 +212,12 @@ class ClickHouseStandings:
             return {}
         found = await self._clickhouse.select(GROUPS, {**_of(key, launch), "groups": list(names)[:_MOST_GROUPS]})
         return {
-            row["group"]: ProcessGroup(row["group"], ranks_of(row["ranks"]), max(0, int(row["usual_gap"])))
+            row["group"]: ProcessGroup(
+                row["group"],
+                ranks_of(row["ranks"]),
+                usual_gap_ns=max(0, int(row["usual_gap"])),
+                longest_gap_ns=max(0, int(row["longest_gap"])),
+            )
             for row in found.records()
         }
 
@@ -248,6 +272,7 @@ class _Found:
 
     heard: Mapping[tuple[str, int], int]
     processes: Mapping[str, Record]
+    ended: frozenset[str]
     died: Mapping[str, int]
     stacks: Mapping[str, tuple[int, str]]
 
@@ -256,10 +281,18 @@ class _Found:
         by_process: dict[str, list[Record]] = {}
         for row in rows:
             by_process.setdefault(_incarnation(row), []).append(row)
-        known = sorted(set(by_process) & set(self.processes), key=lambda one: int(self.processes[one]["heard"]))
+        # One that has ended may have been there for too short a time to be looked at; of others nothing is known.
+        told = (set(by_process) | self.ended) & set(self.processes)
+        known = sorted(told, key=lambda one: int(self.processes[one]["heard"]))
         of_rank = {int(self.processes[incarnation]["rank_of"]): incarnation for incarnation in known}
         for rank, incarnation in sorted(of_rank.items()):
-            yield self._standing(rank, incarnation, sorted(by_process[incarnation], key=lambda row: int(row["time"])))
+            own = sorted(by_process.get(incarnation, ()), key=lambda row: int(row["time"]))
+            yield self._standing(rank, incarnation, own) if own else self._ended(rank, incarnation)
+
+    def _ended(self, rank: int, incarnation: str) -> Standing:
+        process = self.processes[incarnation]
+        heard_ns = int(process["heard"])
+        return Standing(rank, incarnation, process["node_name"], "ended", heard_ns, heard_ns, None, 0)
 
     def _standing(self, rank: int, incarnation: str, own: Sequence[Record]) -> Standing:
         last = own[-1]
@@ -272,7 +305,7 @@ class _Found:
             rank=rank,
             incarnation=incarnation,
             node=last["node"],
-            state=cast("State", last["state"]),
+            state="ended" if incarnation in self.ended else cast("State", last["state"]),
             heard_ns=heard_ns,
             since_ns=None if since is None else heard_ns - max(0, told - since),
             step=last["step"],
