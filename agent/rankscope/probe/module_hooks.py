@@ -152,9 +152,9 @@ class ModuleHooks:
             module = self._nodes[known].module
             if module is not root:
                 self._take_off(known)
-                self._put_on(module, self._hooked[known], on)
+                self._put_on(module, self._hooked[known], on=on)
 
-    def _put_on(self, module: nn.Module, hooked: _Hooked, on: _On = _ON) -> None:
+    def _put_on(self, module: nn.Module, hooked: _Hooked, *, on: _On = _ON) -> None:
         handles = self._handles[id(module)]
         if on.look:
             action = ModuleHooks._ran if hooked.is_chosen else ModuleHooks._raised_ran
