@@ -1718,7 +1718,7 @@ class Standings(google.protobuf.message.Message):
 
     @property
     def group(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """A process group with a collective under way; empty where there is none. Index into Batch.strings."""
+        """A process group that it uses, under way where enqueued is above completed; empty: it uses none. Index into Batch.strings."""
 
     @property
     def enqueued(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -1738,7 +1738,7 @@ class Standings(google.protobuf.message.Message):
 
     @property
     def since(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Since when it has made no progress. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999. Absent in a row where bit 0 of present is 0."""
+        """Since when it has made no progress, on the clock of time. Unit: ns since 1970-01-01 UTC. Range: 946684800000000000..7258118399999999999. Absent in a row where bit 0 of present is 0."""
 
     @property
     def step(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -1746,7 +1746,7 @@ class Standings(google.protobuf.message.Message):
 
     @property
     def phase(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Phase that is open. Range: 0..255. Codes: 1 input, 2 forward, 3 backward, 4 optimizer, 5 other."""
+        """Phase that was open within the last second. Range: 0..255. Codes: 1 input, 2 forward, 3 backward, 4 optimizer, 5 other."""
 
     @property
     def stack(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
