@@ -21,12 +21,13 @@ class PathTotals:
         microbatch: Microbatch of a pipeline; None: none.
         kind: Code of a `SpanKind`.
         phase: Code of a `Phase`; 0: none.
-        ranks: Global ranks, each once, in no order.
+        ranks: Global ranks, in no order; one is there for each of its processes that has spans here.
+        processes: Numbers of these processes.
         counts: Spans there, each counted once.
         copies: Rows there; more than of `counts` where a span is stored twice.
         errors: Spans that ended in an error.
         durations_ns: Sums of their durations; may be negative where a clock lied.
-        starts_ns: Earliest starts, on the server's clock where the process's own was measured.
+        starts_ns: Earliest starts, by the processes' own clocks.
     """
 
     path: str
@@ -35,6 +36,7 @@ class PathTotals:
     kind: int
     phase: int
     ranks: Sequence[int]
+    processes: Sequence[int]
     counts: Sequence[int]
     copies: Sequence[int]
     errors: Sequence[int]
@@ -48,17 +50,21 @@ class StepProcess:
 
     Attributes:
         incarnation: 32 hex digits.
+        number: What stands for it in `PathTotals`.
         rank: Global rank.
         node: Host name.
-        spans: Rows it has there.
+        spans: Spans it has there.
+        rows: Rows that these are; more than `spans` where one is stored twice.
         roots: Rows of the step itself; 0: it worked for the rank's trainer.
         start_ns: Its first start, by its own clock.
     """
 
     incarnation: str
+    number: int
     rank: int
     node: str
     spans: int
+    rows: int
     roots: int
     start_ns: int
 
@@ -138,17 +144,14 @@ class StepTreeReader(Protocol):
         """The processes that have spans of the step, by (rank, incarnation)."""
         ...
 
-    async def paths(
-        self, key: RunKey, launch: str, *, step: int, shifts: Sequence[ClockShift], without: Sequence[str]
-    ) -> Sequence[PathTotals]:
-        """What the ranks did at each path, by (path, microbatch); starts are shifted.
+    async def paths(self, key: RunKey, launch: str, *, step: int, has_copies: bool) -> Sequence[PathTotals]:
+        """What the ranks did at each path, by (path, microbatch).
 
         Args:
             key: The run.
             launch: 32 hex digits.
             step: The step.
-            shifts: What is added to starts.
-            without: Incarnations that are left out.
+            has_copies: Whether spans are stored more than once: to see that they are not saves half of the time.
         """
         ...
 

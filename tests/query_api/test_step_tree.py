@@ -1,12 +1,14 @@
 """The tree of a step across ranks: merged by path, ordered as the clocks allow, with reasons for who is missing."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from rankscope_query_api.ranks.missing import Hearsay, MissingRank, reasons
 from rankscope_query_api.ranks.step_groups import MOST_GROUPS, grouped
 from rankscope_query_api.ranks.step_order import RankClock
+from rankscope_query_api.ranks.step_places import settled
 from rankscope_query_api.ranks.step_tree import Given, MergedTree, chosen, merge_step
 from rankscope_query_api.step_rows import EdgeFaults, HeardRank, PathTotals, StepCharges, StepProcess
 from rankscope_query_api.values import SILENT_NS
@@ -23,6 +25,7 @@ def totals(path: str, durations: Mapping[int, int], *, start: int = 0, microbatc
         kind=13,
         phase=0,
         ranks=ranks,
+        processes=ranks,
         counts=ones,
         copies=ones,
         errors=[0] * len(ranks),
@@ -38,7 +41,8 @@ def merged(*rows: PathTotals, given: Given | None = None) -> MergedTree:
 
 def process(rank: int, *, incarnation: str = "", spans: int = 10) -> StepProcess:
     """A trainer that has the step."""
-    return StepProcess(incarnation or f"{rank:032x}", rank, f"node-{rank // 2}", spans, roots=1, start_ns=0)
+    name = incarnation or f"{rank:032x}"
+    return StepProcess(name, int(name, 16), rank, f"node-{rank // 2}", spans, rows=spans, roots=1, start_ns=0)
 
 
 def test_ranks_are_merged_by_path_with_the_slowest_named() -> None:
@@ -106,7 +110,7 @@ def test_a_rank_that_has_both_places_orders_them() -> None:
 
 def test_a_clock_hours_off_that_was_not_measured_stretches_no_place() -> None:
     hours = 5 * 3_600 * 10**9
-    row = PathTotals("step", "step", None, 1, 0, [0, 1], [1, 1], [1, 1], [0, 0], [10, 11], [100, hours])
+    row = PathTotals("step", "step", None, 1, 0, [0, 1], [0, 1], [1, 1], [1, 1], [0, 0], [10, 11], [100, hours])
     clocks = {0: RankClock("a", 1), 1: RankClock("b", None)}
 
     tree = merged(row, given=Given(clocks=clocks))
@@ -157,7 +161,7 @@ def test_microbatches_are_kept_apart_below_their_phase_which_has_their_sum() -> 
 
 
 def test_copies_late_spans_and_orphans_are_reported() -> None:
-    row = PathTotals("step", "step", None, 1, 0, [0], [1], [3], [0], [10], [0])
+    row = PathTotals("step", "step", None, 1, 0, [0], [0], [1], [3], [0], [10], [0])
 
     tree = merged(row, given=Given(edges=[EdgeFaults("step", None, orphans=2, late=4)]))
 
@@ -167,13 +171,33 @@ def test_copies_late_spans_and_orphans_are_reported() -> None:
 
 def test_of_two_processes_that_are_one_rank_the_one_with_more_spans_is_shown() -> None:
     trainer, other, twin = process(0), process(1), process(1, incarnation="f" * 32, spans=11)
-    worker = StepProcess("a" * 32, 1, "node-0", 99, roots=0, start_ns=0)
+    worker = replace(process(1, incarnation="a" * 32, spans=99), roots=0)
 
     kept, left_out = chosen([trainer, other, twin, worker])
     tree = merged(totals("step", {0: 1, 1: 1}), given=Given(processes=[trainer, other, twin, worker]))
 
     assert (kept, left_out) == ([trainer, twin, worker], [other])
     assert "more than one process has this step as rank 1" in tree.warnings[0]
+
+
+def test_starts_are_put_on_one_clock_and_processes_that_do_not_count_are_left_out() -> None:
+    both = PathTotals(
+        "step", "step", None, 1, 0, [0, 0, 1], [5, 6, 7], [1, 2, 3], [1, 2, 3], [0] * 3, [9, 8, 7], [100] * 3
+    )
+
+    kept = settled(both, {6: 30, 7: -30}, frozenset({5}))
+
+    assert (kept.ranks, kept.counts, kept.durations_ns, kept.starts_ns) == ([0, 1], [2, 3], [8, 7], [130, 70])
+
+
+def test_what_a_ranks_worker_did_is_added_to_its_own() -> None:
+    row = PathTotals(
+        "step", "step", None, 1, 0, [0, 0, 1], [5, 6, 7], [1, 2, 3], [1, 2, 3], [0] * 3, [9, 8, 7], [5, 4, 3]
+    )
+
+    tree = merged(row)
+
+    assert (tree.nodes[0].count, tree.nodes[0].first_start_ns, tree.nodes[0].spread.max_ns) == (6, 3, 17)
 
 
 def test_negative_durations_are_kept_as_they_are() -> None:

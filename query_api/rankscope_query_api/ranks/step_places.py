@@ -5,10 +5,14 @@ the phase itself has the sums.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from rankscope_query_api.step_rows import PathTotals
+
+_LISTS = ("ranks", "processes", "counts", "copies", "errors", "durations_ns", "starts_ns")
+"""The lists of `PathTotals`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Place:
         self.count += sum(totals.counts)
         self.rows += sum(totals.copies)
         self.errors += sum(totals.errors)
-        if not self.durations_ns:
+        if not self.durations_ns and len(set(totals.ranks)) == len(totals.ranks):
             self.durations_ns = dict(zip(totals.ranks, totals.durations_ns, strict=True))
             self.starts_ns = dict(zip(totals.ranks, totals.starts_ns, strict=True))
             return
@@ -79,6 +83,22 @@ def path_with(path: str, microbatch: int | None) -> str:
         return path
     step, phase, *rest = path.split("/", 2)
     return "/".join((step, phase, f"microbatch {microbatch}", *rest))
+
+
+def settled(totals: PathTotals, offsets_ns: Mapping[int, int], left_out: AbstractSet[int]) -> PathTotals:
+    """What ranks did at one path, on one clock and without some processes.
+
+    Args:
+        totals: What they did.
+        offsets_ns: What is added to the times of each process, by its number.
+        left_out: Numbers of the processes whose spans do not count.
+    """
+    if not left_out.isdisjoint(totals.processes):
+        kept = [place for place, process in enumerate(totals.processes) if process not in left_out]
+        lists = {name: [getattr(totals, name)[place] for place in kept] for name in _LISTS}
+        totals = replace(totals, **lists)
+    pairs = zip(totals.starts_ns, totals.processes, strict=True)
+    return replace(totals, starts_ns=[start + offsets_ns.get(process, 0) for start, process in pairs])
 
 
 def places_of(totals: Sequence[PathTotals]) -> dict[str, Place]:

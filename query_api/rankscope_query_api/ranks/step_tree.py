@@ -261,7 +261,8 @@ def chosen(processes: Sequence[StepProcess]) -> tuple[Sequence[StepProcess], Seq
         if one.roots:
             first.setdefault(one.rank, one)
     left_out = [one for one in processes if one.roots and one is not first[one.rank]]
-    return [one for one in processes if one not in left_out], left_out
+    out = {(one.incarnation, one.rank) for one in left_out}
+    return [one for one in processes if (one.incarnation, one.rank) not in out], left_out
 
 
 def _warnings(nodes: Sequence[MergedNode], *, copies: int, processes: Sequence[StepProcess]) -> list[str]:

@@ -29,12 +29,15 @@ _OF_STEP = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND laun
 _PATH = "if(path = '', name, path)"
 _MICROBATCH = "toInt64(ifNull(microbatch, -1))"
 
+# A process is named by 8 bytes in long lists: as text its id is four times as long, and is made anew for each row.
 PROCESSES = f"""
 SELECT
     lower(hex(incarnation)) AS incarnation_hex,
+    cityHash64(incarnation) AS number,
     rank,
     any(node) AS node_name,
-    count() AS spans,
+    uniqExact(span_id) AS spans,
+    count() AS rows,
     countIf({_PATH} = 'step') AS roots,
     min(start) AS start_ns
 FROM spans
@@ -42,10 +45,43 @@ WHERE {_OF_STEP}
 GROUP BY incarnation, rank
 ORDER BY rank, incarnation_hex"""
 
-_SHIFT = "transform(lower(hex(incarnation)), {incarnations:Array(String)}, {offsets:Array(Int64)}, toInt64(0))"
+_ROWS = f"""
+        SELECT
+            rank,
+            cityHash64(incarnation) AS process,
+            {_PATH} AS path_of,
+            {_MICROBATCH} AS microbatch_of,
+            name AS span_name,
+            kind AS span_kind,
+            phase AS span_phase,
+            status AS span_status,
+            duration AS span_duration,
+            start AS span_start,
+            1 AS rows
+        FROM spans
+        WHERE {_OF_STEP}"""
 
-# Grouped by span first: a span that is stored twice counts once, and `copies` tells.
-PATHS = f"""
+# Grouped by span: one that is stored twice counts once, and `copies` tells.
+_FIRST_COPIES = f"""
+        SELECT
+            rank,
+            any(cityHash64(incarnation)) AS process,
+            any({_PATH}) AS path_of,
+            any({_MICROBATCH}) AS microbatch_of,
+            any(name) AS span_name,
+            any(kind) AS span_kind,
+            any(phase) AS span_phase,
+            any(status) AS span_status,
+            any(duration) AS span_duration,
+            any(start) AS span_start,
+            count() AS rows
+        FROM spans
+        WHERE {_OF_STEP}
+        GROUP BY rank, span_id"""
+
+
+def _paths(source: str) -> str:
+    return f"""
 SELECT
     path_of,
     microbatch_of,
@@ -53,6 +89,7 @@ SELECT
     any(kind_of) AS kind,
     any(phase_of) AS phase,
     groupArray(rank) AS ranks,
+    groupArray(process) AS processes,
     groupArray(spans_of) AS counts,
     groupArray(rows_of) AS copies,
     groupArray(errors_of) AS errors,
@@ -61,6 +98,7 @@ SELECT
 FROM (
     SELECT
         rank,
+        process,
         path_of,
         microbatch_of,
         any(span_name) AS name_of,
@@ -71,28 +109,32 @@ FROM (
         countIf(span_status = {SpanStatus.ERROR.code}) AS errors_of,
         sum(span_duration) AS duration_ns,
         min(span_start) AS start_ns
-    FROM (
-        SELECT
-            rank,
-            span_id,
-            any({_PATH}) AS path_of,
-            any({_MICROBATCH}) AS microbatch_of,
-            any(name) AS span_name,
-            any(kind) AS span_kind,
-            any(phase) AS span_phase,
-            any(status) AS span_status,
-            any(duration) AS span_duration,
-            any(start + {_SHIFT}) AS span_start,
-            count() AS rows
-        FROM spans
-        WHERE {_OF_STEP} AND lower(hex(incarnation)) NOT IN {{without:Array(String)}}
-        GROUP BY rank, span_id
+    FROM ({source}
     )
-    GROUP BY rank, path_of, microbatch_of
+    GROUP BY rank, process, path_of, microbatch_of
 )
 GROUP BY path_of, microbatch_of
 ORDER BY path_of, microbatch_of"""
 
+
+PATHS, PATHS_OF_FIRST_COPIES = _paths(_ROWS), _paths(_FIRST_COPIES)
+
+# Within one process nothing is to be known of clocks: mostly there is no other edge, and none of these is faulty.
+ANY_FAULT = f"""
+SELECT countIf(
+    parents.span_id = 0
+    OR children.incarnation != parents.incarnation
+    OR children.start < parents.start
+    OR toInt128(children.start) + children.duration > toInt128(parents.start) + parents.duration
+) AS edges
+FROM (
+    SELECT span_id, parent_span_id, incarnation, start, duration FROM spans WHERE {_OF_STEP} AND parent_span_id != 0
+) AS children
+ANY LEFT JOIN (
+    SELECT span_id, incarnation, start, duration FROM spans WHERE {_OF_STEP}
+) AS parents ON children.parent_span_id = parents.span_id"""
+
+_SHIFT = "transform(lower(hex(incarnation)), {incarnations:Array(String)}, {offsets:Array(Int64)}, toInt64(0))"
 _CLOCK = (
     "transform(lower(hex(incarnation)), {incarnations:Array(String)}, {clocks:Array(UInt64)}, cityHash64(incarnation))"
 )
@@ -181,7 +223,10 @@ WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) > {{step:Int64}}
     AND {_IN_STEP_TRACE} AND rank IN {{ranks:Array(Int32)}}
 ORDER BY rank"""
 
-STATEMENTS = (PROCESSES, PATHS, EDGES, COORDINATES, AXES, HEARD, ENDED, GONE, CAUSES, LATER)
+STATEMENTS = (
+    *(PROCESSES, PATHS, PATHS_OF_FIRST_COPIES, ANY_FAULT, EDGES, COORDINATES, AXES),
+    *(HEARD, ENDED, GONE, CAUSES, LATER),
+)
 """Every statement of this module, for the test that reads them."""
 
 
@@ -196,20 +241,19 @@ class ClickHouseStepTrees:
         table = await self._clickhouse.select(PROCESSES, _of_step(key, launch, step))
         return [StepProcess(*row) for row in zip(*table.columns, strict=True)]
 
-    async def paths(
-        self, key: RunKey, launch: str, *, step: int, shifts: Sequence[ClockShift], without: Sequence[str]
-    ) -> Sequence[PathTotals]:
+    async def paths(self, key: RunKey, launch: str, *, step: int, has_copies: bool) -> Sequence[PathTotals]:
         """See `StepTreeReader`."""
-        where = {**_of_step(key, launch, step), **_shifting(shifts), "without": [*without, _NOBODY]}
-        return [_totals(row) for row in (await self._clickhouse.select(PATHS, where)).records()]
+        statement = PATHS_OF_FIRST_COPIES if has_copies else PATHS
+        return [
+            _totals(row) for row in (await self._clickhouse.select(statement, _of_step(key, launch, step))).records()
+        ]
 
     async def edges(self, key: RunKey, launch: str, *, step: int, shifts: Sequence[ClockShift]) -> Sequence[EdgeFaults]:
         """See `StepTreeReader`."""
-        errors: list[int] = [-1 if one.error_ns is None else one.error_ns for one in shifts]
-        clocks = {one.clock: number for number, one in enumerate(shifts)}
-        told: dict[str, Value] = {"errors": [*errors, -1], "clocks": [*(clocks[one.clock] for one in shifts), 0]}
-        where = {**_of_step(key, launch, step), **_shifting(shifts), **told}
-        found = (await self._clickhouse.select(EDGES, where)).records()
+        where = _of_step(key, launch, step)
+        if not (await self._clickhouse.select(ANY_FAULT, where)).columns[0][0]:
+            return ()
+        found = (await self._clickhouse.select(EDGES, {**where, **_shifting(shifts)})).records()
         return [
             EdgeFaults(row["path_of"], _microbatch(row["microbatch_of"]), row["orphans"], row["late"]) for row in found
         ]
@@ -269,9 +313,12 @@ def _of_step(key: RunKey, launch: str, step: int) -> dict[str, Value]:
 
 
 def _shifting(shifts: Sequence[ClockShift]) -> dict[str, Value]:
+    clocks = {one.clock: number for number, one in enumerate(shifts)}
     return {
         "incarnations": [*(one.incarnation for one in shifts), _NOBODY],
         "offsets": [*(one.offset_ns for one in shifts), 0],
+        "errors": [*(-1 if one.error_ns is None else one.error_ns for one in shifts), -1],
+        "clocks": [*(clocks[one.clock] for one in shifts), 0],
     }
 
 
@@ -287,6 +334,7 @@ def _totals(row: Record) -> PathTotals:
         kind=row["kind"],
         phase=row["phase"],
         ranks=row["ranks"],
+        processes=row["processes"],
         counts=row["counts"],
         copies=row["copies"],
         errors=row["errors"],

@@ -17,6 +17,7 @@ from rankscope_query_api.ranks.lateness import late_spans
 from rankscope_query_api.ranks.missing import Hearsay, MissingRank, reasons
 from rankscope_query_api.ranks.step_groups import Groups, grouped
 from rankscope_query_api.ranks.step_order import RankClock
+from rankscope_query_api.ranks.step_places import settled
 from rankscope_query_api.ranks.step_tree import Given, MergedNode, MergedTree, charged_at, chosen, merge_step
 from rankscope_query_api.routes.asking import PREFIX, Paged, Run, StepNumber, launch_named, launches_of, store_of
 from rankscope_query_api.routes.paging import Listing, listing_of
@@ -131,14 +132,12 @@ async def _read(
 ) -> tuple[Given, Sequence[PathTotals]]:
     """All that the tree of a step is made from; statements that do not need one another run side by side."""
     key, launch, step = asked.key, asked.launch.launch_id, asked.step
-    _, left_out = chosen(clock.processes)
-    totals, edges, causes = await asyncio.gather(
-        store.step_trees.paths(
-            key, launch, step=step, shifts=clock.shifts, without=[one.incarnation for one in left_out]
-        ),
+    found, edges, causes = await asyncio.gather(
+        store.step_trees.paths(key, launch, step=step, has_copies=any(one.rows > one.spans for one in clock.processes)),
         store.step_trees.edges(key, launch, step=step, shifts=clock.shifts),
         _causes(store, asked, has_gaps=has_gaps),
     )
+    totals = await asyncio.to_thread(_settled, found, clock)
     here = {rank for one in totals for rank in one.ranks}
     absent = [rank for rank in range(asked.world_size) if rank not in here]
     given = Given(
@@ -149,6 +148,14 @@ async def _read(
         gap_causes=causes,
     )
     return given, totals
+
+
+def _settled(totals: Sequence[PathTotals], clock: "_Clock") -> list[PathTotals]:
+    numbers = {one.incarnation: one.number for one in clock.processes}
+    offsets = {numbers[shift.incarnation]: shift.offset_ns for shift in clock.shifts}
+    left_out = frozenset(one.number for one in chosen(clock.processes)[1])
+    found = [settled(one, offsets, left_out) for one in totals]
+    return [one for one in found if one.ranks]
 
 
 async def _causes(store: TraceStore, asked: _Asked, *, has_gaps: bool) -> Mapping[int, str]:
