@@ -224,20 +224,20 @@ class Clocks:
         for key, some in by_launch.items():
             fit = self._tickers[key[-2]].fits()[key[-1]]
             now_ns = time.monotonic_ns()
-            if now_ns - fit.at_ns <= STALE_NS and self._is_due(key, fit, some, now_ns):
-                self._diaries.of(some[0].neighbour).append(rows(some, fit, now_ns, server=key[-1]))
+            if now_ns - fit.at_ns <= STALE_NS and self._is_due(key, fit, some=some, now_ns=now_ns):
+                self._diaries.of(some[0].neighbour).append(rows(some, fit, now_ns=now_ns, server=key[-1]))
 
-    def _is_due(self, key: tuple[str, ...], fit: Fit, some: Sequence[_Held], now_ns: int) -> bool:
+    def _is_due(self, key: tuple[str, ...], fit: Fit, *, some: Sequence[_Held], now_ns: int) -> bool:
         told = self._told.get(key)
         of = frozenset(one.neighbour.head.incarnation for one in some)
-        if told is not None and of <= told.of and not _has_changed(told, fit, now_ns):
+        if told is not None and of <= told.of and not _has_changed(told, fit, now_ns=now_ns):
             return False
         since_ns = now_ns if told is None else told.since_ns
         self._told[key] = _Told(since_ns, now_ns, fit, of)
         return True
 
 
-def _has_changed(told: _Told, fit: Fit, now_ns: int) -> bool:
+def _has_changed(told: _Told, fit: Fit, *, now_ns: int) -> bool:
     every_ns = OFTEN_NS if told.at_ns - told.since_ns < EARLY_NS else SELDOM_NS
     is_off = abs(fit.base_at(now_ns) - told.fit.base_at(now_ns)) > told.fit.error_ns
     return now_ns - told.at_ns >= every_ns or is_off or 2 * fit.error_at(now_ns) < told.fit.error_ns
@@ -280,7 +280,7 @@ def shares_clock(neighbour: Neighbour, between_ns: int) -> bool:
     return abs(between_ns - (time.time_ns() - time.monotonic_ns())) < APART_NS
 
 
-def rows(some: Sequence[_Held], fit: Fit, now_ns: int, *, server: str) -> Block:
+def rows(some: Sequence[_Held], fit: Fit, *, now_ns: int, server: str) -> Block:
     """Rows of `clocks` for these processes: all of one moment.
 
     Args:

@@ -98,7 +98,7 @@ class Correction:
         self._seen = frozenset(one.incarnation for one in self._readings)
         by_server = Counter(server for server, _ in {(one.server, one.incarnation) for one in self._readings})
         self.server = min(by_server, key=lambda server: (-by_server[server], server), default="")
-        self._tracks = _tracks(self._readings, self._clocks, self.server)
+        self._tracks = _tracks(self._readings, self._clocks, server=self.server)
 
     @property
     def readings(self) -> Sequence[ClockReading]:
@@ -165,7 +165,7 @@ class _Clocks:
         rounds = dict[tuple[str, str, int], ClockReading]()
         for one in readings:
             first = rounds.setdefault((one.agent, one.server, one.server_ns), one)
-            self._join(one.incarnation, first.incarnation, first.at_ns - one.at_ns)
+            self._join(one.incarnation, first.incarnation, between_ns=first.at_ns - one.at_ns)
 
     def place(self, incarnation: str) -> tuple[str, int]:
         """The process whose wall clock stands for the clock, and what to add to a time of this one to get its."""
@@ -175,7 +175,7 @@ class _Clocks:
             shift += more
         return incarnation, shift
 
-    def _join(self, incarnation: str, other: str, between_ns: int) -> None:
+    def _join(self, incarnation: str, other: str, *, between_ns: int) -> None:
         (root, shift), (other_root, other_shift) = self.place(incarnation), self.place(other)
         if root != other_root:
             self._above[root] = (other_root, between_ns + other_shift - shift)
@@ -196,7 +196,7 @@ class _Track:
         """Offset and the bound of its error."""
         place = bisect_right(self._times, at_ns)
         if 0 < place < len(self.readings):
-            return _between(self.readings[place - 1], self.readings[place], at_ns)
+            return _between(self.readings[place - 1], self.readings[place], at_ns=at_ns)
         return _beyond(self.readings[0 if place == 0 else -1], at_ns)
 
 
@@ -210,7 +210,7 @@ def _beyond(reading: ClockReading, at_ns: int) -> tuple[int, int]:
     return _said(reading, at_ns), reading.error_ns + abs(at_ns - reading.at_ns) * ppm // _MILLION
 
 
-def _between(first: ClockReading, last: ClockReading, at_ns: int) -> tuple[int, int]:
+def _between(first: ClockReading, last: ClockReading, *, at_ns: int) -> tuple[int, int]:
     """On the straight line between two readings; where the second is not what the first foretold, so much less sure."""
     whole, past = last.at_ns - first.at_ns, at_ns - first.at_ns
     offset = first.offset_ns + (last.offset_ns - first.offset_ns) * past // whole
@@ -224,7 +224,7 @@ def _between(first: ClockReading, last: ClockReading, at_ns: int) -> tuple[int, 
 _Pieces = dict[tuple[str, str], dict[int, ClockReading]]
 
 
-def _tracks(readings: Sequence[ClockReading], clocks: _Clocks, server: str) -> Mapping[str, Sequence[_Track]]:
+def _tracks(readings: Sequence[ClockReading], clocks: _Clocks, *, server: str) -> Mapping[str, Sequence[_Track]]:
     """By clock, what it did against the server, directly or over servers that were held against each other."""
     pieces: _Pieces = defaultdict(dict)
     for one in readings:
@@ -240,7 +240,12 @@ def _tracks(readings: Sequence[ClockReading], clocks: _Clocks, server: str) -> M
             clock, held_against = of
             tracks[clock].append(_over(found[of], links[held_against]))
             waiting.discard(of)
-            _link(links, clock, tracks[clock][0], [found[other] for other in sorted(waiting) if other[0] == clock])
+            _link(
+                links,
+                clock,
+                known=tracks[clock][0],
+                others=[found[other] for other in sorted(waiting) if other[0] == clock],
+            )
     return tracks
 
 
@@ -255,7 +260,7 @@ def _added(reading: ClockReading, link: tuple[int, int]) -> ClockReading:
     return replace(reading, offset_ns=reading.offset_ns + link[0], error_ns=reading.error_ns + link[1])
 
 
-def _link(links: dict[str, _Track | None], clock: str, known: _Track, others: Sequence[_Track]) -> None:
+def _link(links: dict[str, _Track | None], clock: str, *, known: _Track, others: Sequence[_Track]) -> None:
     """What a clock that was held against two servers tells of the one against the other."""
     for track in others:
         server = track.readings[0].server

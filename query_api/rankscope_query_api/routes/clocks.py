@@ -55,7 +55,7 @@ async def list_clocks(request: Request, run: Run, *, query: Annotated[ClocksQuer
 
 
 async def correction_of(
-    store: TraceStore, key: RunKey, launch: str | None, *, between: tuple[int, int] | None = None
+    store: TraceStore, key: RunKey, launch: str | None, /, *, between: tuple[int, int] | None = None
 ) -> Correction:
     """What puts a launch's times on one clock.
 
@@ -89,10 +89,10 @@ def unmeasured_ranks(correction: Correction, holders: Sequence[ClockHolder]) -> 
 
 def _items(correction: Correction, holders: Sequence[ClockHolder]) -> list[Json]:
     last = {one.incarnation: one for one in sorted(correction.readings, key=lambda one: one.at_ns)}
-    return [_item(correction, holder, last.get(holder.incarnation)) for holder in holders]
+    return [_item(correction, holder, reading=last.get(holder.incarnation)) for holder in holders]
 
 
-def _item(correction: Correction, holder: ClockHolder, reading: ClockReading | None) -> dict[str, Json]:
+def _item(correction: Correction, holder: ClockHolder, *, reading: ClockReading | None) -> dict[str, Json]:
     state = "foreign" if correction.is_foreign(holder.incarnation) else "measured"
     return {
         "rank": holder.rank,
