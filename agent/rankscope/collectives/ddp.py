@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from rankscope.collectives.calls import Calls
+from rankscope.collectives.calls import FUTURE_EVERY, Calls
 from rankscope.collectives.groups import Group, Groups
 from rankscope.collectives.merge import Backward, Ends
 
@@ -139,7 +139,7 @@ class DataParallel:
         try:
             module = of()
             number = self._number(of)
-            if module is None or not 0 <= before < number:
+            if module is None or not 0 <= before < number or number % FUTURE_EVERY:
                 return
             group = self._groups.of(module.process_group)
             if not group.is_gloo:

@@ -91,6 +91,9 @@ class Groups:
         world: torch's table of groups (`distributed_c10d._world`).
         ranks_of: Global ranks of a group.
         backend_of: Name of its back end.
+
+    Attributes:
+        by_id: The groups by the `id` of torch's; the one that is there may be another's that is gone.
     """
 
     def __init__(self, world: Any, *, ranks_of: Any, backend_of: Any) -> None:
@@ -98,13 +101,13 @@ class Groups:
         self._ranks_of = ranks_of
         self._backend_of = backend_of
         self._lock = threading.Lock()
-        self._by_id: dict[int, Group] = {}
+        self.by_id: dict[int, Group] = {}
         self._named: dict[str, list[Group]] = {}
         self._recorded: dict[int, Group | None] = {}
 
     def of(self, process_group: ProcessGroup) -> Group:
         """The group that torch's is."""
-        group = self._by_id.get(id(process_group))
+        group = self.by_id.get(id(process_group))
         if group is not None and group.is_of(process_group):
             return group
         with self._lock:
@@ -142,8 +145,8 @@ class Groups:
     def ended(self) -> None:
         """Take those that torch no longer knows as gone."""
         there = {id(each) for each in tuple(self._world.pg_names)}
-        for known in [known for known in self._by_id if known not in there]:
-            self._by_id.pop(known).is_gone = True
+        for known in [known for known in self.by_id if known not in there]:
+            self.by_id.pop(known).is_gone = True
 
     def _made(self, process_group: ProcessGroup) -> Group:
         name = process_group.group_name
@@ -154,7 +157,7 @@ class Groups:
         else:
             group = self._another(name, process_group)
         group.bind(process_group)
-        self._by_id[id(process_group)] = group
+        self.by_id[id(process_group)] = group
         return group
 
     def _another(self, name: str, process_group: ProcessGroup | None = None) -> Group:

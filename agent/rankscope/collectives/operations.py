@@ -56,6 +56,7 @@ class Operation(NamedTuple):
         reduction_at: Of the reduction.
         is_numbered: Whether its number is the same on all ranks.
         is_batch: Whether its input is a list of `P2POp`.
+        least: Arguments of a call that says neither how it reduces nor whether it waits.
     """
 
     name: str
@@ -66,26 +67,13 @@ class Operation(NamedTuple):
     reduction_at: int
     is_numbered: bool
     is_batch: bool
+    least: int
 
-    def value(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The input of a call; None where there is none."""
-        at = self.input_at
-        return args[at] if len(args) > at else kwargs.get(self.input)
-
-    def group(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The group of a call; None: the default one."""
-        at = self.group_at
-        return args[at] if len(args) > at else kwargs.get("group")
-
-    def is_async(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether the caller does not wait."""
-        at = self.async_at
-        return self.is_batch or bool(args[at] if len(args) > at else kwargs.get("async_op"))
-
-    def reduction(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """How a call reduces; None where it does not say."""
-        at = self.reduction_at
-        return args[at] if len(args) > at else kwargs.get("op")
+    def manner(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
+        """Whether a call's caller does not wait, and how it reduces; None where it does not say."""
+        count, at, how = len(args), self.async_at, self.reduction_at
+        is_async = self.is_batch or bool(args[at] if count > at else kwargs.get("async_op"))
+        return is_async, args[how] if count > how else kwargs.get("op")
 
 
 def operation_of(name: str, function: Function) -> Operation:
@@ -100,6 +88,7 @@ def operation_of(name: str, function: Function) -> Operation:
         return names.index(parameter) if parameter in names else _NOWHERE
 
     given = INPUTS[name]
+    is_batch = name == "batch_isend_irecv"
     return Operation(
         name,
         given,
@@ -108,7 +97,8 @@ def operation_of(name: str, function: Function) -> Operation:
         at("async_op"),
         at("op"),
         name not in UNNUMBERED,
-        name == "batch_isend_irecv",
+        is_batch,
+        -1 if is_batch else min(at("async_op"), at("op")),
     )
 
 

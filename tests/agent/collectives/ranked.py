@@ -103,7 +103,7 @@ def with_a_hook(alone: Alone) -> dict[str, object]:
     """The same with a hook of the user's."""
     model: Any = parallel()
     model.register_comm_hook(None, allreduce_hook)
-    for index in range(3):
+    for index in range(5):
         with alone.run.step(index):
             model(torch.ones(2, 64)).sum().backward()
     return {"is_the_users": model._comm_hooks == [(allreduce_hook, None)]}

@@ -116,10 +116,11 @@ def test_ddps_own_collectives_come_from_the_recorder_and_their_ends_from_ddp(wor
 
 def test_the_users_hook_is_called_and_its_future_tells_the_end(works: list[dict[str, Found]]) -> None:
     for rank, rows in enumerate(rows_by_rank(works, "with_a_hook")):
-        # Of the last step's, the callback may come when the run has ended.
-        reductions = [row for row in rows if row["op"] == "all_reduce" and row["step"] in {0, 1}]
-        assert {row["exit_source"] for row in reductions} == {"hook"}
-        assert all(row["module"].endswith((".weight", ".bias")) for row in reductions)
+        # One bucket in four, and of the last step's the callback may come when the run has ended.
+        ended = [row for row in rows if row["exit_source"] == "hook"]
+        assert {row["op"] for row in ended} == {"all_reduce"}
+        assert all(row["module"].endswith((".weight", ".bias")) for row in ended)
+        assert all(row["exit"] >= row["entry"] for row in ended)
         assert works[rank]["with_a_hook"]["told"] == [{"is_the_users": True}]
 
 
