@@ -21,6 +21,8 @@ from rankscope_query_api.errors import ListenError, QueryError, SettingsError
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
 from rankscope_query_api.store import TraceStore
+from rankscope_query_api.vigil import Vigil
+from rankscope_query_api.webhook import Webhook
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ async def serve(settings: Mapping[str, str], stop: asyncio.Event) -> None:
     with listening(own) as listener:
         metrics = Metrics()
         store = ClickHouseStore(ClickHouse(own, metrics))
-        watching = asyncio.create_task(_tell_until_fit(store), name="query-service-fitness")
+        watching = asyncio.create_task(_watch(store, own), name="query-service-watch")
         try:
             app = create_app(store, own, metrics=metrics, ring=ring)
             server = _Server(_config(app, tls))
@@ -120,6 +122,14 @@ async def _tell_until_fit(store: TraceStore) -> None:
         else:
             logger.info("ready")
             return
+
+
+async def _watch(store: TraceStore, settings: Settings) -> None:
+    """Waits for the store, then watches the runs that go on."""
+    await _tell_until_fit(store)
+    if settings.vigil_every_s:
+        url = settings.webhook_url.get_secret_value()
+        await Vigil(store, every_s=settings.vigil_every_s, webhook=Webhook(url) if url else None).watch()
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

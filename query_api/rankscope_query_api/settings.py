@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rankscope_query_api.addresses import checked_store_url, host_and_port
 from rankscope_query_api.errors import SettingsError
+from rankscope_query_api.webhook_address import checked_webhook_url
 
 PREFIX = "RANKSCOPE_"
 
@@ -67,6 +68,20 @@ class Settings(BaseSettings):
     query_send_timeout_s: float = Field(
         default=30.0, gt=0, le=3600, description="Longest time a reader may take nothing of its answer."
     )
+
+    vigil_every_s: float = Field(
+        default=2.0, ge=0, le=3600, description="Pause between two looks at whether runs hang that go on; 0: none."
+    )
+    webhook_url: SecretStr = Field(
+        default=SecretStr(""),
+        description="Where a hang is told when it is found: `https`, or an address of this machine; empty: nowhere.",
+    )
+
+    @field_validator("webhook_url")
+    @classmethod
+    def _may_be_told(cls, url: SecretStr) -> SecretStr:
+        checked_webhook_url(url.get_secret_value())
+        return url
 
     @field_validator("clickhouse_url")
     @classmethod

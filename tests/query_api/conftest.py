@@ -79,6 +79,7 @@ def serving(store: Store, more: Mapping[str, str] | None = None) -> Generator[st
         "RANKSCOPE_CLICKHOUSE_URL": store.url,
         "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}",
         "RANKSCOPE_QUERY_TIMEOUT_S": "600",  # what ends sooner was ended
+        "RANKSCOPE_VIGIL_EVERY_S": "0",  # the handles are the tests'
         **(more or {}),
     }
     loop, stop = asyncio.new_event_loop(), asyncio.Event()

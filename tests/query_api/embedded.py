@@ -30,6 +30,7 @@ async def main(folder: str, port: str) -> None:
         "RANKSCOPE_QUERY_HANDLES": "1",  # so that every query comes to the handle that a failed one had
         "RANKSCOPE_QUERY_MAX_RESULT_ROWS": "5000",
         "RANKSCOPE_QUERY_TIMEOUT_S": "600",  # what ends sooner was ended
+        "RANKSCOPE_VIGIL_EVERY_S": "0",  # the one handle is the tests'
     }
     await serve(settings, stop)
     writer.close()

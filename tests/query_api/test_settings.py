@@ -98,5 +98,5 @@ def test_the_manual_has_every_setting_with_its_default_and_every_route() -> None
 def _default(name: str) -> str:
     value = Settings.model_fields[name].default
     if isinstance(value, SecretStr):
-        return value.get_secret_value()
+        return value.get_secret_value() or "none"
     return str(int(value)) if isinstance(value, bool) else str(value) or "none"

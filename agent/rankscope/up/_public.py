@@ -141,6 +141,7 @@ def public_parts(
         **public.settings(),
         "RANKSCOPE_GATEWAY_LISTEN": public.address(gateway_port),
         "RANKSCOPE_QUERY_LISTEN": public.address(query_port),
+        "RANKSCOPE_VIGIL_EVERY_S": "0",  # the service on loopback watches the runs
     }
     gateway = ChildPart(
         "public-gateway",

@@ -45,6 +45,7 @@ def reading(folder: DataFolder) -> Generator[str]:
             "RANKSCOPE_HOME": str(folder.path),
             "RANKSCOPE_CLICKHOUSE_URL": f"chdb://{folder.store}",
             "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}",
+            "RANKSCOPE_VIGIL_EVERY_S": "0",  # nothing goes on in a folder without a server
         }
         with _ServiceThread(serve, settings) as service:
             service.wait_ready(port)
