@@ -54,6 +54,7 @@ from rankscope_query_api.routes import (
     steps,
     storage,
     stragglers,
+    system,
     tensors,
     tql,
     trace,
@@ -68,6 +69,38 @@ from rankscope_query_api.writing import Writing
 logger = logging.getLogger(__name__)
 
 OPENAPI = f"{PREFIX}/openapi.json"
+
+_ROUTES = (
+    runs,
+    deletion,
+    completeness,
+    clocks,
+    storage,
+    traces,
+    trace_steps,
+    export,
+    trace,
+    span_window,
+    steps,
+    step_tree,
+    tensors,
+    captures,
+    hits,
+    model,
+    layer_profile,
+    findings,
+    stragglers,
+    collectives,
+    system,
+    hang,
+    provenance,
+    check,
+    rules,
+    tql,
+    complete,
+    explain,
+    sql,
+)
 
 
 def create_app(
@@ -93,48 +126,22 @@ def create_app(
     app.state.metrics = metrics or Metrics()
     app.state.writing = Writing()
     app.include_router(health.router)
-    for module in (
-        runs,
-        deletion,
-        completeness,
-        clocks,
-        storage,
-        traces,
-        trace_steps,
-        export,
-        trace,
-        span_window,
-        steps,
-        step_tree,
-        tensors,
-        captures,
-        hits,
-        model,
-        layer_profile,
-        findings,
-        stragglers,
-        collectives,
-        hang,
-        provenance,
-        check,
-        rules,
-        tql,
-        complete,
-        explain,
-        sql,
-    ):
+    for module in _ROUTES:
         app.include_router(module.router)
+    _guard(app, settings, ring=ring)
+    for kind, tell in _TOLD.items():
+        app.add_exception_handler(kind, tell)
+    plain = app.openapi
+    app.openapi = lambda: described(plain())
+    return app
+
+
+def _guard(app: FastAPI, settings: Settings, *, ring: KeyRing | None) -> None:
+    """What a request passes before it reaches a route, the last one first."""
     app.add_middleware(Guarded, settings=settings)
     app.add_middleware(Authenticated, ring=ring, metrics_are_open=is_loopback_host(settings.host))
     app.add_middleware(_Metered, metrics=app.state.metrics)
     app.add_middleware(_Headed)
-    app.add_exception_handler(QueryError, _tell_query_error)
-    app.add_exception_handler(RequestValidationError, _tell_invalid)
-    app.add_exception_handler(HTTPException, _tell_http)
-    app.add_exception_handler(Exception, _tell_unexpected)
-    plain = app.openapi
-    app.openapi = lambda: described(plain())
-    return app
 
 
 def _answer(error: QueryError, status: HTTPStatus | None = None) -> Response:
@@ -225,6 +232,15 @@ async def _tell_http(request: Request, error: Exception) -> Response:
 async def _tell_unexpected(request: Request, error: Exception) -> Response:
     logger.error("a request failed unexpectedly", exc_info=error, extra={"path": request.url.path})
     return _answer(QueryError("this request failed inside the service", hint="its log holds the details"))
+
+
+_TOLD = {
+    QueryError: _tell_query_error,
+    RequestValidationError: _tell_invalid,
+    HTTPException: _tell_http,
+    Exception: _tell_unexpected,
+}
+"""Who answers where a route raises."""
 
 
 class _Metered:

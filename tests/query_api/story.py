@@ -309,6 +309,29 @@ def _clock(server: str, time_ns: int) -> Row:
     }
 
 
+def _figure(name: str, value: float, *, device: str = "") -> Row:
+    return {"name": name, "device": device, "value": value, "time": START}
+
+
+def _all_reduce(group: str) -> Row:
+    return {
+        "entry": START,
+        "exit": START + MS,
+        "group": group,
+        "group_ranks": "0",
+        "cseq": 1,
+        "op": "all_reduce",
+        "entry_source": "call",
+        "exit_source": "call",
+        "bytes": 4096,
+        "dtype": "float32",
+        "shape": "1024",
+        "reduction": "sum",
+        "step": 0,
+        "phase": Phase.BACKWARD.code,
+    }
+
+
 def _neighbours() -> Iterator[pb.Batch]:
     yield Writer(OTHER_RUN, 0, world_size=1).seal(
         sealed_ns=START - 10**12,
@@ -317,6 +340,7 @@ def _neighbours() -> Iterator[pb.Batch]:
         modules=_modules(),
         hits=[_hit()],
         clocks=[_clock("gateway-0 boot-7", START - 10**12)],
+        system_stats=[_figure("cpu.busy", 0.75), _figure("gpu.temperature", 61.0, device="gpu0")],
         events=[_end_of_stream(START)],
     )
     secret = Writer(RUN, 0, project="other", world_size=1, launch=b"\x0c" * 16)
@@ -338,7 +362,12 @@ def _neighbours() -> Iterator[pb.Batch]:
     scalar: Row = {"name": "secret", "step": 0, "value": 1.0, "time": START}
     gap: Row = {"class": 1, "cause": "secret", "data_kind": "spans", "count": 1, "start": START}
     yield secret.seal(
-        spans=[span], tensor_stats=[tensor], scalars=[scalar], gaps=[gap], clocks=[_clock("secret", START)]
+        spans=[span],
+        tensor_stats=[tensor],
+        scalars=[scalar],
+        gaps=[gap],
+        clocks=[_clock("secret", START)],
+        system_stats=[_figure("secret", 9.0)],
     )
     yield Writer("secret-run", 0, project="other", world_size=1).seal(scalars=[scalar])
 

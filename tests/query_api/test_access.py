@@ -28,6 +28,8 @@ EVERY_ROUTE = [
     *(f"{RUN}/model", f"{RUN}/layer-profile", f"{RUN}/hits", f"{RUN}/rules", f"{RUN}/hang", f"{RUN}/provenance"),
     f"{RUN}/check",
     f"{RUN}/clocks",
+    *(f"{RUN}/stragglers", f"{RUN}/collectives"),
+    f"{RUN}/system",
     *(f"{RUN}/tensors", f"{RUN}/findings", "/api/v1/tql", "/api/v1/tql?with-run"),
     *("/api/v1/sql", "/api/v1/sql?with-run", "/api/v1/tql/complete", "/api/v1/tql/explain"),
 ]

@@ -18,7 +18,8 @@ EVERY_LIST = [
     *(f"{RUN}/findings", f"{RUN}/completeness", "/api/v1/traces?from=2000-01-01T00:00:00Z", f"{RUN}/traces/steps"),
     *(f"{RUN}/traces/{ROLLOUT}", f"{RUN}/traces/{ROLLOUT}/export", f"{RUN}/traces/export"),
     *(f"{RUN}/traces/{ROLLOUT}/window?span={1:016x}", f"{RUN}/steps/5/tree?by=rank"),
-    *(f"{RUN}/clocks", f"{RUN}/hang", f"{RUN}/provenance"),
+    *(f"{RUN}/stragglers", f"{RUN}/collectives"),
+    *(f"{RUN}/clocks", f"{RUN}/system", f"{RUN}/hang", f"{RUN}/provenance"),
 ]
 """The run of the same id in the other project has a `secret` in each of these."""
 
