@@ -159,8 +159,10 @@ def find_stragglers(
         table = _Table(losses)
         for key in losses.by_key:
             recurrence = _recurrence(table, key, thresholds)
-            if recurrence is not None and (key not in found or recurrence.steps > found[key].steps):
-                found[key] = replace(recurrence, cause=cause or "")
+            if recurrence is None:
+                continue
+            told = replace(recurrence, cause=cause or "")
+            found[key] = max(found.get(key, told), told, key=lambda one: (one.steps, one.cause != "", one.lost_ns))
     return found
 
 

@@ -91,7 +91,7 @@ class ClickHouseCollectives:
         """See `CollectiveReader`."""
         if not of:
             return []
-        groups, ranks, numbers = zip(*of, strict=True)
+        groups, ranks, numbers = map(list, zip(*of, strict=True))
         where: dict[str, Value] = {
             **_launch(key, launch),
             "groups": groups,
