@@ -131,10 +131,14 @@ class StepCharges:
     Attributes:
         by_rank: All that a rank is charged with.
         by_path: The part of it whose cause is a path of the tree, by rank.
+        received_ns: Waits that only passed on what came from a collective before.
+        uncertain_ns: Waits for somebody, of whom it is not known who it was.
     """
 
     by_rank: Mapping[int, int] = field(default_factory=dict[int, int])
     by_path: Mapping[str, Mapping[int, int]] = field(default_factory=dict[str, Mapping[int, int]])
+    received_ns: int = 0
+    uncertain_ns: int = 0
 
 
 class StepTreeReader(Protocol):

@@ -86,31 +86,60 @@ def twins() -> Iterator[pb.Batch]:
 def far_apart() -> Iterator[pb.Batch]:
     """Clocks hours apart: those of ranks 0 and 1 were measured, on two nodes; that of rank 2 never was."""
     behind = {0: 0, 1: HOURS, 2: 3 * HOURS}
-    readings: list[Row] = []
+    told: list[pb.Batch] = []
     for rank, by in behind.items():
         writer = Writer("far-apart", rank, world_size=3)
         batch = writer.seal(spans=spans(writer, 0, start=START - by + rank * MS))
         batch.header.mesh_axis.extend(["dp", "tp"])
         batch.header.mesh_coordinate.extend([rank // 2, rank % 2])
-        incarnation = batch.header.incarnation
-        halves = int.from_bytes(incarnation[:8], "big"), int.from_bytes(incarnation[8:], "big")
-        readings.append(
-            {
-                "time": START - by,
-                "of_hi": halves[0],
-                "of_lo": halves[1],
-                "offset": by + rank,
-                "error": 200_000,
-                "samples": 8,
-                "server": "gateway",
-            }
-        )
+        told.append(measured("far-apart", batch, at=START - by, offset=by + rank))
         yield batch
-    for rank in (0, 1):
-        agent = Writer("far-apart", -1, world_size=3, role=ProcessRole.AGENT)
-        told = agent.seal(clocks=[readings[rank]])
-        told.header.incarnation = bytes([rank + 1]) * 16
-        yield told
+    yield from told[:2]
+
+
+def measured(run: str, of: pb.Batch, *, at: int, offset: int) -> pb.Batch:
+    """What the agent of a process's node says of its clock."""
+    incarnation = of.header.incarnation
+    reading: Row = {
+        "time": at,
+        "of_hi": int.from_bytes(incarnation[:8], "big"),
+        "of_lo": int.from_bytes(incarnation[8:], "big"),
+        "offset": offset,
+        "error": 200_000,
+        "samples": 8,
+        "server": "gateway",
+    }
+    told = Writer(run, -1, world_size=of.header.world_size, role=ProcessRole.AGENT).seal(clocks=[reading])
+    told.header.incarnation = bytes([of.header.rank + 1]) * 16
+    return told
+
+
+def held_up() -> Iterator[pb.Batch]:
+    """Two ranks that meet at the end of each of two steps; in the second, rank 1 reads its input 50 ms longer."""
+    for rank in range(2):
+        writer = Writer("held-up", rank, world_size=2)
+        rows, meetings = list[Row](), list[Row]()
+        for step in range(2):
+            start = START + step * 500 * MS
+            slow = 50 * MS if rank and step else 0
+            rows += story.step_spans(rank, step, times=(10 * MS + slow, 40 * MS, 60 * MS, 2 * MS), start=start)
+            meetings.append(
+                {
+                    "entry": start + slow + 110 * MS,
+                    "exit": start + 161 * MS,
+                    "group": "0",
+                    "group_ranks": "0-1",
+                    "cseq": step + 1,
+                    "op": "all_reduce",
+                    "entry_source": "call",
+                    "exit_source": "call",
+                    "bytes": 4,
+                    "step": step,
+                }
+            )
+        batch = writer.seal(spans=rows, collectives=meetings)
+        yield batch
+        yield measured("held-up", batch, at=START, offset=0)
 
 
 def late() -> Iterator[pb.Batch]:
@@ -144,7 +173,7 @@ def misfits(front_process: FrontProcess) -> Iterator[Store]:
     """A database with all of these runs."""
     store = Store(front_process.url)
     migrate(store.client)
-    for make in (restarted, lacking, twins, far_apart, late, pipelined):
+    for make in (restarted, lacking, twins, far_apart, held_up, late, pipelined):
         insert(store.client, *make(), token=make.__name__)
     yield store
     store.drop()
@@ -242,6 +271,22 @@ async def test_an_axis_that_no_rank_named_is_refused_with_those_that_there_are(m
 
     assert error["expected"] == ["rank", "node", "mesh.dp", "mesh.tp"]
     assert "no groups" in both["message"]
+
+
+async def test_the_wait_at_a_collective_is_shown_at_the_rank_and_the_place_that_caused_it(
+    misfit_api: httpx.AsyncClient,
+) -> None:
+    tree = await get(misfit_api, tree_of("held-up", 1), by="rank")
+    without = await get(misfit_api, tree_of("late", 0))
+
+    charged = {node["path"]: node["charged_wait_ns"] for node in tree["items"]}
+    assert [rank["charged_ns"] for rank in tree["ranks"]] == ["0", str(50 * MS)]
+    assert (charged["step"], charged["step/input"], charged["step/forward"]) == (str(50 * MS), str(50 * MS), "0")
+    assert [(one["group"], one["charged_wait_ns"]) for one in tree["items"][0]["groups"]] == [
+        *((1, str(50 * MS)), (0, "0"))
+    ]
+    assert tree["waits"] == {"charged_ns": str(50 * MS), "received_ns": "0", "uncertain_ns": "0"}
+    assert (without["waits"], without["items"][0]["charged_wait_ns"]) == (None, None)
 
 
 async def test_late_spans_orphans_and_cycles_are_reported_in_both_trees(misfit_api: httpx.AsyncClient) -> None:

@@ -61,7 +61,8 @@ class Beginnings:
         """The first start at or below each path, and whose it is."""
         first: dict[str, tuple[int, int]] = {}
         for path, starts in self._known.items():
-            begun = min((start, rank) for rank, start in starts.items())
+            earliest = min(starts.values())
+            begun = earliest, min([rank for rank, start in starts.items() if start == earliest])
             # A chain of names is as long as the path is deep: paths are walked, not recursed into.
             place = path
             while place and (place not in first or begun < first[place]):
@@ -88,5 +89,7 @@ class Beginnings:
 
 def _of(place: Place, measured: set[int]) -> Mapping[int, int]:
     """The starts that are on one clock; all, where none is known to be."""
+    if measured.issuperset(place.starts_ns):
+        return place.starts_ns
     known = {rank: start for rank, start in place.starts_ns.items() if rank in measured}
     return known or place.starts_ns

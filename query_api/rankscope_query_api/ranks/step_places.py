@@ -138,6 +138,6 @@ def spread_of(place: Place | None, ranks: Iterable[int] | None, charged: Mapping
         min_ns=min(times),
         median_ns=int(median(times)),
         max_ns=most,
-        slowest_rank=min((rank for rank, time in taken.items() if time == most), default=None),
+        slowest_rank=min([rank for rank, time in taken.items() if time == most], default=None),
         charged_wait_ns=None if charged is None else sum(charged.get(rank, 0) for rank in taken),
     )

@@ -121,6 +121,7 @@ class MergedTree:
         missing_ranks: Ranks of the launch that have nothing of this step, ascending.
         unmeasured_ranks: Ranks that have the step and whose clock was never measured, ascending.
         copies: Rows that repeat a span.
+        charges: What ranks are charged with; None: no collective of the step is known.
         warnings: What was wrong with the rows, a sentence each.
     """
 
@@ -130,6 +131,7 @@ class MergedTree:
     missing_ranks: Sequence[MissingRank]
     unmeasured_ranks: Sequence[int]
     copies: int
+    charges: StepCharges | None
     warnings: Sequence[str]
 
     @property
@@ -157,6 +159,7 @@ def merge_step(totals: Sequence[PathTotals], given: Given) -> MergedTree:
         missing_ranks=given.absent,
         unmeasured_ranks=sorted(growing.present - measured),
         copies=copies,
+        charges=given.charges,
         warnings=_warnings(nodes, copies=copies, processes=given.processes),
     )
 

@@ -15,6 +15,7 @@ from rankscope_query_api.errors import InvalidRequestError, NotFoundError
 from rankscope_query_api.ranks.clocks import Correction, Moment
 from rankscope_query_api.ranks.lateness import late_spans
 from rankscope_query_api.ranks.missing import Hearsay, MissingRank, reasons
+from rankscope_query_api.ranks.step_charges import step_charges
 from rankscope_query_api.ranks.step_groups import Groups, grouped
 from rankscope_query_api.ranks.step_order import RankClock
 from rankscope_query_api.ranks.step_places import settled
@@ -23,7 +24,8 @@ from rankscope_query_api.routes.asking import PREFIX, Paged, Run, StepNumber, la
 from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import gap_json, span_hex, trace_hex
 from rankscope_query_api.routes.step_tree_json import node_json, tree_json
-from rankscope_query_api.step_rows import ClockShift, PathTotals, StepProcess
+from rankscope_query_api.routes.waits import Steps, waits_of
+from rankscope_query_api.step_rows import ClockShift, PathTotals, StepCharges, StepProcess
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.trees import Forest, build_forest
 from rankscope_query_api.values import Launch, Record, RunKey, Table
@@ -118,7 +120,7 @@ async def _merged_answer(
     tree = await asyncio.to_thread(merge_step, totals, given)
     nodes, after = _cut(tree.nodes, listing, limit=query.limit)
     page = Page(
-        items=[node_json(node, _groups(node, tree, names=names, given=given)) for node in nodes],
+        items=[node_json(node, _groups(node, tree, names=names)) for node in nodes],
         total=len(tree.nodes),
         next=after,
         warnings=tree.warnings,
@@ -132,10 +134,11 @@ async def _read(
 ) -> tuple[Given, Sequence[PathTotals]]:
     """All that the tree of a step is made from; statements that do not need one another run side by side."""
     key, launch, step = asked.key, asked.launch.launch_id, asked.step
-    found, edges, causes = await asyncio.gather(
+    found, edges, causes, charges = await asyncio.gather(
         store.step_trees.paths(key, launch, step=step, has_copies=any(one.rows > one.spans for one in clock.processes)),
         store.step_trees.edges(key, launch, step=step, shifts=clock.shifts),
         _causes(store, asked, has_gaps=has_gaps),
+        _charges(store, asked),
     )
     totals = await asyncio.to_thread(_settled, found, clock)
     here = {rank for one in totals for rank in one.ranks}
@@ -143,6 +146,7 @@ async def _read(
     given = Given(
         processes=clock.processes,
         edges=edges,
+        charges=charges,
         clocks=clock.of_ranks,
         absent=await _reasons(store, asked, absent=absent, causes=causes) if absent else (),
         gap_causes=causes,
@@ -160,6 +164,16 @@ def _settled(totals: Sequence[PathTotals], clock: "_Clock") -> list[PathTotals]:
 
 async def _causes(store: TraceStore, asked: _Asked, *, has_gaps: bool) -> Mapping[int, str]:
     return await store.step_trees.causes(asked.key, asked.launch.launch_id, step=asked.step) if has_gaps else {}
+
+
+async def _charges(store: TraceStore, asked: _Asked) -> StepCharges | None:
+    """What ranks are charged with at the step; None: no collective of it is known."""
+    launch, step = asked.launch, asked.step
+    if not launch.rows.get("collectives", 0):
+        return None
+    waits = await waits_of(store, asked.key, launch.launch_id, steps=Steps(step, step))
+    ranks = [key.ranks[0] for key in waits.keys]
+    return await asyncio.to_thread(step_charges, waits.meetings, waits.account.charges, ranks, step=step)
 
 
 async def _reasons(
@@ -260,10 +274,10 @@ async def _names(store: TraceStore, asked: _Asked, *, by: str | None, processes:
     return found
 
 
-def _groups(node: MergedNode, tree: MergedTree, *, names: Names | None, given: Given) -> Groups | None:
+def _groups(node: MergedNode, tree: MergedTree, *, names: Names | None) -> Groups | None:
     if names is None:
         return None
-    return grouped(tree.places.get(node.path), names, charged_at(node.path, given.charges))
+    return grouped(tree.places.get(node.path), names, charged_at(node.path, tree.charges))
 
 
 async def _rank_tree(

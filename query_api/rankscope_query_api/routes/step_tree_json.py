@@ -8,6 +8,7 @@ from rankscope_query_api.ranks.missing import MissingRank
 from rankscope_query_api.ranks.step_groups import Groups
 from rankscope_query_api.ranks.step_places import Spread
 from rankscope_query_api.ranks.step_tree import MergedNode, MergedTree, RankStep
+from rankscope_query_api.step_rows import StepCharges
 
 
 def tree_json(tree: MergedTree) -> dict[str, Json]:
@@ -20,6 +21,17 @@ def tree_json(tree: MergedTree) -> dict[str, Json]:
         "orphans": sum(node.orphans for node in tree.nodes),
         "copies": tree.copies,
         "late": sum(node.late for node in tree.nodes),
+        "waits": _waits_json(tree.charges),
+    }
+
+
+def _waits_json(charges: StepCharges | None) -> dict[str, Json] | None:
+    if charges is None:
+        return None
+    return {
+        "charged_ns": sum(charges.by_rank.values()),
+        "received_ns": charges.received_ns,
+        "uncertain_ns": charges.uncertain_ns,
     }
 
 
