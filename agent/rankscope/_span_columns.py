@@ -28,6 +28,7 @@ DROPPED = "rankscope.dropped"
 
 _TRUNCATED = SPAN_FLAGS["truncated"]
 _STEP_PRESENT = 1 << (SPANS.field("step").optional or 0)
+_MICROBATCH_PRESENT = 1 << (SPANS.field("microbatch").optional or 0)
 _RANK_PRESENT = 1 << (SPANS.field("stated_rank").optional or 0)
 _SPAN_BYTES = 100
 _MASKED = RedactionState.REDACTED.code
@@ -312,12 +313,15 @@ def _fitting(attributes: Mapping[str, Label]) -> tuple[Mapping[str, Label], Sequ
 
 
 def _add_optional(spans: Sequence["Span"], columns: dict[str, Column], *, rank: int) -> None:
-    """The step, and the rank where another than the process's was named; `present` where rows differ."""
-    steps = [span.scope.at_step for span in spans]
-    ranks = [None if span.scope.rank == rank else span.scope.rank for span in spans]
+    """The step, the microbatch, the rank where another than the process's was named; `present` where rows differ."""
+    told = {
+        ("step", _STEP_PRESENT): [span.scope.at_step for span in spans],
+        ("microbatch", _MICROBATCH_PRESENT): [span.scope.microbatch for span in spans],
+        ("stated_rank", _RANK_PRESENT): [None if span.scope.rank == rank else span.scope.rank for span in spans],
+    }
     present = [0] * len(spans)
     carried = 0
-    for name, values, bit in (("step", steps, _STEP_PRESENT), ("stated_rank", ranks, _RANK_PRESENT)):
+    for (name, bit), values in told.items():
         if any(value is not None for value in values):
             columns[name] = [0 if value is None else value for value in values]
             present = [old if value is None else old | bit for old, value in zip(present, values, strict=True)]

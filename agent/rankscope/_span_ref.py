@@ -30,6 +30,7 @@ class Scope:
     Attributes:
         at_step: Training step or episode; None outside one.
         microstep: Gradient-accumulation index inside it.
+        microbatch: Microbatch of a pipeline; None: none.
         thread_id: Session or turn; empty: the trace.
         rollout_id: Rollout or episode of the application; empty: none.
         rank: Rank that was named; None: the process's own.
@@ -38,11 +39,12 @@ class Scope:
         tree: Counts the spans of the trace; None before the first child, and where sampling left something out.
     """
 
-    __slots__ = ("at_step", "flags", "left_out", "microstep", "rank", "rollout_id", "thread_id", "tree")
+    __slots__ = ("at_step", "flags", "left_out", "microbatch", "microstep", "rank", "rollout_id", "thread_id", "tree")
 
     def __init__(self) -> None:
         self.at_step: int | None = None
         self.rank: int | None = None
+        self.microbatch: int | None = None
         self.tree: Tree | None = None
         self.microstep = self.flags = self.left_out = 0
         self.thread_id = self.rollout_id = ""

@@ -107,16 +107,22 @@ class Step(Span):
         self._recording.leave_step(self, token)
         self._recording.tell_ended(self)
 
-    def phase(self, name: str) -> "PhaseSpan":
+    def phase(self, name: str, *, microbatch: int | None = None) -> "PhaseSpan":
         """A phase opened by hand: a context manager, a child of the step.
 
+        Args:
+            name: input, forward, backward, optimizer or other.
+            microbatch: Which microbatch of a pipeline it is for, from 0: those of a phase, and what runs in each, are
+                told apart in the tree of the step. None: there is no pipeline.
+
         Raises:
-            ValueError: `name` is not a phase.
+            ValueError: `name` is not a phase, or the microbatch no whole number from 0 to 2**32 - 1.
         """
         try:
-            return PhaseSpan(self, Phase(name))
+            phase = Phase(name)
         except ValueError:
             raise ValueError(f"a phase is one of {', '.join(Phase)}, not {name!r}") from None
+        return PhaseSpan(self, phase, microbatch=None if microbatch is None else checked_microbatch(microbatch))
 
     def begin_phase(self, phase: Phase) -> None:
         """Open a phase from a hook; ends another automatic one, changes nothing when open already."""
@@ -215,10 +221,12 @@ class PhaseSpan(Span):
 
     is_essential = True
 
-    def __init__(self, step: Step, phase: Phase) -> None:
+    def __init__(self, step: Step, phase: Phase, *, microbatch: int | None = None) -> None:
         super().__init__(step.recording, phase.value, SYSTEM, step)
         self.phase_code = phase.code
         self._step = step
+        if microbatch is not None:
+            self.own_scope().microbatch = microbatch
 
     def is_of(self, step: Step) -> bool:
         """Whether it is a phase of that step."""
@@ -246,7 +254,20 @@ def checked_microstep(microstep: object) -> int:
     Raises:
         ValueError: not a whole number from 0 to 2**32 - 1.
     """
-    number = whole_number(microstep)
+    return _index(microstep, "microstep")
+
+
+def checked_microbatch(microbatch: object) -> int:
+    """The microbatch as an int.
+
+    Raises:
+        ValueError: not a whole number from 0 to 2**32 - 1.
+    """
+    return _index(microbatch, "microbatch")
+
+
+def _index(value: object, what: str) -> int:
+    number = whole_number(value)
     if number is None or not 0 <= number <= MAX_MICROSTEP:
-        raise ValueError(f"a microstep is a whole number from 0 to 2**32 - 1, not {microstep!r}")
+        raise ValueError(f"a {what} is a whole number from 0 to 2**32 - 1, not {value!r}")
     return number

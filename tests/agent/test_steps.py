@@ -84,6 +84,29 @@ def test_phases_by_hand_are_children_with_their_phase() -> None:
         assert rows[f"in {phase.value}"]["phase"] == 0
 
 
+def test_what_runs_in_a_microbatch_says_so_and_nothing_beside_it_does() -> None:
+    exporter = MemoryExporter()
+
+    with Run(exporter) as run, run.step(0) as step:
+        for number in range(2):
+            with step.phase("forward", microbatch=number), run.span(f"layer {number}"):
+                pass
+        with step.phase("optimizer"):
+            pass
+
+    rows = exporter.rows("spans")
+    assert [(row["name"], row.get("microbatch")) for row in rows] == [
+        *(("layer 0", 0), ("forward", 0), ("layer 1", 1), ("forward", 1), ("optimizer", None), ("step", None))
+    ]
+    assert {row["path"] for row in rows} >= {"step/forward", "step/forward/layer 0"}
+
+
+@pytest.mark.parametrize("microbatch", [-1, 2**32, 0.5, "first"])
+def test_a_wrong_microbatch_is_refused(microbatch: object) -> None:
+    with Run(MemoryExporter()) as run, run.step(0) as step, pytest.raises(ValueError, match="a microbatch is a whole"):
+        step.phase("forward", microbatch=microbatch)  # pyright: ignore[reportArgumentType]  # what users may pass
+
+
 def test_a_wrong_phase_names_the_choices() -> None:
     with Run(MemoryExporter()) as run, run.step(0) as step, pytest.raises(ValueError, match="input, forward, backward"):
         step.phase("lunch")
