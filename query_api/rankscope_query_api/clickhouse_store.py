@@ -13,6 +13,7 @@ from rankscope_query_api.reading.clocks import ClickHouseClocks
 from rankscope_query_api.reading.collectives import ClickHouseCollectives
 from rankscope_query_api.reading.deletion import COUNTED, DELETED
 from rankscope_query_api.reading.export import ClickHouseExport
+from rankscope_query_api.reading.failures import ClickHouseFailures
 from rankscope_query_api.reading.findings import ClickHouseFindings
 from rankscope_query_api.reading.ledger import ClickHouseLedger
 from rankscope_query_api.reading.meetings import ClickHouseMeetings
@@ -70,6 +71,7 @@ class ClickHouseStore:
         self.meetings = ClickHouseMeetings(self._door)
         self.ledger = ClickHouseLedger(self._door)
         self.clocks = ClickHouseClocks(self._door)
+        self.failing = ClickHouseFailures(self._door)
         self.findings = ClickHouseFindings(self._door)
         self.nonfinite = ClickHouseNonfinite(self._door)
         self.standing = ClickHouseStandings(self._door)

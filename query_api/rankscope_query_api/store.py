@@ -11,6 +11,7 @@ from typing import Protocol
 
 from rankscope_query_api.answers import Key
 from rankscope_query_api.clock_reading import ClockReader
+from rankscope_query_api.failing import FailureReader
 from rankscope_query_api.keeping import FindingKeeper
 from rankscope_query_api.limits import Asker
 from rankscope_query_api.nonfinite import NonfiniteReader
@@ -287,6 +288,11 @@ class TraceStore(Protocol):
     @property
     def clocks(self) -> ClockReader:
         """How far processes' clocks are from a server's."""
+        ...
+
+    @property
+    def failing(self) -> FailureReader:
+        """Which processes failed."""
         ...
 
     @property

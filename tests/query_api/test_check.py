@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from rankscope_proto.keys import KeyFile, KeyRing, Scope
-from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
+from rankscope_proto.names import TENSOR_FLAGS, Phase, Role, RunStatus, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
 from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
@@ -58,13 +58,33 @@ def _trainer(rank: int) -> Iterator[pb.Batch]:
     )
 
 
+def _failed(rank: int) -> pb.Batch:
+    """Rank 2 raises in step 3, the others when the connection to it is gone, by clocks that are earlier."""
+    at = START + (9 if rank == 2 else 1) * MS
+    error = (
+        {"error_type": "ValueError", "error_preview": "no labels"}
+        if rank == 2
+        else {
+            "error_type": "RuntimeError",
+            "error_preview": "Connection closed by peer",
+        }
+    )
+    span = {"trace_hi": 1, "trace_lo": 1, "name": "step", "path": "step", "kind": 13, "start": at, "duration": MS}
+    shared = {**span, "status": SpanStatus.ERROR.code, "step": 3, **error}
+    return Writer("failed", rank, world_size=3).seal(
+        spans=[{**shared, "span_id": rank + 1}, {**shared, "span_id": rank + 9, "error_type": "Inner", "duration": 5}],
+        run_info=[{"status": RunStatus.FAILED.code, "start": START, "end": at + 2 * MS}],
+    )
+
+
 @pytest.fixture(scope="module")
 def ill(front_process: FrontProcess) -> Iterator[Store]:
     """A run that fell ill on one rank, and another project's run of its name."""
     store = Store(front_process.url)
     migrate(store.client)
     made = [batch for rank in range(3) for batch in _trainer(rank)]
-    insert(store.client, *made, Writer("ill", 0, project="other").seal(), Writer("well", 0).seal())
+    made += [*map(_failed, range(3)), Writer("ill", 0, project="other").seal(), Writer("well", 0).seal()]
+    insert(store.client, *made)
     yield store
     store.drop()
 
@@ -159,6 +179,14 @@ async def test_where_the_store_refuses_a_finding_is_told_and_not_kept(
 
     assert (finding["stored"], finding["rank"]) == (False, 1)
     assert finding["why_not_stored"]
+
+
+async def test_the_rank_that_failed_first_is_told_with_its_error(api: httpx.AsyncClient) -> None:
+    [finding] = (await checked(api, "/api/v1/runs/failed/check", rules=["first_failure"]))["findings"]
+
+    assert finding["sentence"] == (
+        "rank 2 failed first, with ValueError at step 3: no labels; ranks 0, 1 failed after it"
+    )
 
 
 async def test_what_is_no_rule_is_refused(api: httpx.AsyncClient) -> None:

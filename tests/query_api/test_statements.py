@@ -15,6 +15,7 @@ from rankscope_query_api.reading import (
     collectives,
     deletion,
     export,
+    failures,
     findings,
     ledger,
     meetings,
@@ -33,7 +34,7 @@ from rankscope_query_api.reading import (
 
 MODULES = (
     *(runs, traces, open_now, totals, trace_detail, trace_steps, export, spans, tensors, captures, model, ledger),
-    *(clocks, standings, findings, nonfinite, deletion),
+    *(clocks, standings, failures, findings, nonfinite, deletion),
     *(collectives, meetings),
 )
 STATEMENTS = [statement for module in MODULES for statement in module.STATEMENTS]

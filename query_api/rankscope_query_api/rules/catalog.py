@@ -20,7 +20,7 @@ from rankscope.tql.formatting import format_value
 from rankscope.tql.nodes import Text
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.ranks import hangs
-from rankscope_query_api.rules import hanging, spreading
+from rankscope_query_api.rules import failed, hanging, spreading
 from rankscope_query_api.rules.finding import Severity
 
 Threshold = float | int | str
@@ -299,6 +299,16 @@ RULES: Sequence[Rule] = (
         severity="error",
         judge="nonfinite",
         noise_budget="0 findings without a non-finite value: nothing is estimated",
+    ),
+    Rule(
+        failed.NAME,
+        failed.VERSION,
+        "Processes failed: the rank whose error came first, where the others' are of the connection or came later.",
+        "",
+        {},
+        severity="error",
+        judge="first_failure",
+        noise_budget="0 findings where no process ends as failed: nothing is estimated",
     ),
     Rule(
         "straggler",

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from rankscope_query_api.findings import Straggler, find_straggler
-from rankscope_query_api.rules import hanging, spreading
+from rankscope_query_api.rules import failed, hanging, spreading
 from rankscope_query_api.rules.catalog import Threshold
 from rankscope_query_api.rules.finding import Finding
 from rankscope_query_api.store import TraceStore
@@ -33,6 +33,12 @@ async def _nonfinite(
     if not launch.rows.get("tensor_stats"):
         return None
     return spreading.findings_of(await spreading.traced(store, key, launch.launch_id), launch.launch_id)
+
+
+async def _first_failure(
+    store: TraceStore, key: RunKey, launch: Launch, _thresholds: Mapping[str, Threshold]
+) -> Sequence[Finding] | None:
+    return failed.findings_of(await failed.first_failed(store, key, launch.launch_id), launch.launch_id)
 
 
 async def _straggler(
@@ -71,5 +77,10 @@ def _late(straggler: Straggler, launch: Launch, thresholds: Mapping[str, Thresho
     )
 
 
-JUDGES: Mapping[str, Judge] = {"hang": _hang, "nonfinite": _nonfinite, "straggler": _straggler}
+JUDGES: Mapping[str, Judge] = {
+    "hang": _hang,
+    "nonfinite": _nonfinite,
+    "straggler": _straggler,
+    "first_failure": _first_failure,
+}
 """By the name that a rule gives."""
