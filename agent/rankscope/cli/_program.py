@@ -22,6 +22,7 @@ from rankscope.cli import (
     _removal,
     _services,
     _sql,
+    _stragglers,
     _summary,
     _tail,
     _trace,
@@ -36,7 +37,7 @@ from rankscope.up import UpError
 
 COMMANDS = (
     *(_summary, _up, _agent, _read, _sql, _explain, _tail, _trace, _traces, _captures, _profile, _removal),
-    *(_hang, _check, _doctor, _services, _keys),
+    *(_stragglers, _hang, _check, _doctor, _services, _keys),
 )
 """The modules whose commands `app` has because they are imported."""
 
@@ -57,6 +58,7 @@ ORDER = (
         "captures",
         "profile",
         "hits",
+        "stragglers",
         "hang",
         "check",
         "runs",

@@ -26,6 +26,9 @@ _SIGMA_OF_MAD = 1.4826
 _TAIL_STEPS = 16
 """Steps at the end from which the size of a loss is guessed before its beginning is known."""
 
+_FEWEST = 5
+"""Fewer other steps than these do not say how loud a run is."""
+
 _LOUD = 0.9
 """The loss that nine of ten of the other steps do not have stands for how loud a run is."""
 
@@ -268,7 +271,7 @@ def _elsewhere(table: _Table, inside: set[int], *, since: int, every: int) -> fl
     count = len(table.losses.steps)
     outside = [at for at in range(count) if at not in inside and (every > 1 or at < since)]
     values = sorted(table.of_anybody(at) for at in outside)
-    return values[min(len(values) - 1, int(_LOUD * len(values)))] if len(values) > 1 else 0.0
+    return values[int(_LOUD * len(values))] if len(values) >= _FEWEST else 0.0
 
 
 def _deviation(values: Sequence[float]) -> float:
