@@ -16,8 +16,8 @@ from rankscope_query_api.app import create_app
 from rankscope_query_api.clickhouse import ClickHouse
 from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.metrics import Metrics
+from rankscope_query_api.routes.judges import JUDGES
 from rankscope_query_api.rules import RULES
-from rankscope_query_api.rules.judges import JUDGES
 from rankscope_query_api.settings import Settings
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate

@@ -7,11 +7,11 @@ from typing import Any
 
 from rankscope import tql
 from rankscope_query_api.answers import Json, Page
+from rankscope_query_api.routes.judges import JUDGES
 from rankscope_query_api.routes.tql import answered, refused
 from rankscope_query_api.rules import Rule
 from rankscope_query_api.rules.catalog import Threshold, filled
 from rankscope_query_api.rules.finding import Finding
-from rankscope_query_api.rules.judges import JUDGES
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.tql_sql import Compiled, compile_query
 from rankscope_query_api.values import Launch, RunKey

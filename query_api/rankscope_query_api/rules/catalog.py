@@ -13,18 +13,20 @@ looks at gradients before the reduction, which makes one rank's fault every rank
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rankscope.tql.formatting import format_value
 from rankscope.tql.nodes import Text
 from rankscope_query_api.errors import InvalidRequestError
-from rankscope_query_api.ranks import hangs
+from rankscope_query_api.ranks import hangs, stragglers
 from rankscope_query_api.rules import failed, hanging, spreading
 from rankscope_query_api.rules.finding import Severity
 
 Threshold = float | int | str
 """A number, or a name such as that of the metric that is the loss."""
+
+STRAGGLER, STRAGGLER_VERSION = "straggler", 1
 
 _TRAINED = "0 findings in 2 clean trainings of 40 steps, one of them with an annealed rate (tests/query_api)"
 
@@ -311,11 +313,11 @@ RULES: Sequence[Rule] = (
         noise_budget="0 findings where no process ends as failed: nothing is estimated",
     ),
     Rule(
-        "straggler",
-        1,
-        "One rank makes the others wait, in one phase, from some step until the last one.",
+        STRAGGLER,
+        STRAGGLER_VERSION,
+        "One rank makes the others wait, in each or in every k-th step, from some step until the last one.",
         "",
-        {"steps": 2000},
+        {**asdict(stragglers.DEFAULT), "phase_steps": 2000},
         judge="straggler",
         noise_budget="0 findings in 200 simulated clean runs of 4 ranks on 2 cores (tests/query_api/noise.py)",
     ),

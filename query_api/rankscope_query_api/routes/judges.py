@@ -5,10 +5,14 @@ A judge answers None where the launch lacks what it is about: that is no clean b
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from rankscope_query_api.findings import Straggler, find_straggler
+from rankscope_query_api.ranks.stragglers import DEFAULT, Thresholds
+from rankscope_query_api.ranks.verdicts import named
+from rankscope_query_api.routes.waits import Steps, Waits, waits_of
 from rankscope_query_api.rules import failed, hanging, spreading
-from rankscope_query_api.rules.catalog import Threshold
+from rankscope_query_api.rules.catalog import STRAGGLER, STRAGGLER_VERSION, Threshold
 from rankscope_query_api.rules.finding import Finding
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import Launch, RunKey
@@ -44,18 +48,73 @@ async def _first_failure(
 async def _straggler(
     store: TraceStore, key: RunKey, launch: Launch, thresholds: Mapping[str, Threshold]
 ) -> Sequence[Finding] | None:
-    times = await store.spans.step_times(key, launch.launch_id, steps=int(thresholds["steps"]), cells=CELLS)
+    """By matched collectives; of a launch that has none by the times of its phases."""
+    steps = int(thresholds["phase_steps"])
+    own = {name: value for name, value in thresholds.items() if name != "phase_steps"}
+    waits = await waits_of(store, key, launch.launch_id, steps=Steps(), thresholds=_limits(own))
+    if waits.window is not None:
+        return [_recurring(waits, number, launch, thresholds) for number in sorted(waits.stragglers)]
+    times = await store.spans.step_times(key, launch.launch_id, steps=steps, cells=CELLS)
     if not times:
         return None
     straggler = await asyncio.to_thread(find_straggler, times)
     return [] if straggler is None else [_late(straggler, launch, thresholds)]
 
 
+def _limits(given: Mapping[str, Threshold]) -> Thresholds:
+    """The thresholds as their judge takes them."""
+    whole = {"steps", "times", "every"}
+    return replace(DEFAULT, **{name: int(value) if name in whole else float(value) for name, value in given.items()})
+
+
+def _recurring(waits: Waits, number: int, launch: Launch, thresholds: Mapping[str, Threshold]) -> Finding:
+    found, ranks = waits.stragglers[number], waits.keys[number].ranks
+    causes = _causes(waits, number)
+    cause = found.cause or max(causes, key=lambda name: causes[name], default="unknown")
+    often = "in every step" if found.every == 1 else f"in every {found.every}. step"
+    return Finding(
+        rule=STRAGGLER,
+        version=STRAGGLER_VERSION,
+        severity="warning",
+        launch=launch.launch_id,
+        step=found.since_step,
+        rank=ranks[0] if len(ranks) == 1 else None,
+        subject=f"{named(ranks)} every {found.every}",
+        sentence=(
+            f"{named(ranks)} makes the others wait {often} since step {found.since_step}: "
+            f"{found.lost_ns / 1e6:.3g} ms each, {found.share:.0%} of a step, mostly by {cause}"
+        ),
+        evidence={
+            "every": found.every,
+            "steps": found.steps,
+            "hits": found.hits,
+            "lost_ns": found.lost_ns,
+            "share": found.share,
+            "confidence": found.confidence,
+            "cause": cause,
+            "causes": [{"cause": name, "wait_ns": wait} for name, wait in causes.items()],
+        },
+        thresholds=thresholds,
+        first_ns=launch.updated_ns,
+        last_ns=launch.updated_ns,
+    )
+
+
+def _causes(waits: Waits, number: int) -> Mapping[str, int]:
+    """What the others waited for one, by cause."""
+    causes: dict[str, int] = {}
+    for charge in waits.account.charges:
+        if charge.meeting.key == number:
+            for cause, wait_ns in charge.causes.items():
+                causes[cause] = causes.get(cause, 0) + wait_ns
+    return causes
+
+
 def _late(straggler: Straggler, launch: Launch, thresholds: Mapping[str, Threshold]) -> Finding:
     lost_ms = straggler.lost_ns / 1e6
     return Finding(
-        rule="straggler",
-        version=1,
+        rule=STRAGGLER,
+        version=STRAGGLER_VERSION,
         severity="warning",
         launch=launch.launch_id,
         step=straggler.since_step,
@@ -74,6 +133,8 @@ def _late(straggler: Straggler, launch: Launch, thresholds: Mapping[str, Thresho
             "share": straggler.share,
         },
         thresholds=thresholds,
+        first_ns=launch.updated_ns,
+        last_ns=launch.updated_ns,
     )
 
 
