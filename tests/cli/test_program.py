@@ -16,6 +16,7 @@ from tests.ground.stacks import clean_environ
 OURS = (
     *("up", "demo", "run", "agent", "drain", "wait", "query", "sql", "explain", "tail"),
     *("runs", "trace", "traces", "captures", "profile", "hits", "rm", "doctor", "version"),
+    *("stragglers", "hang", "check"),
 )
 GROUPS = ("dlq", "keys")
 OF_KEYS = ("keys create", "keys ls", "keys revoke")

@@ -340,6 +340,7 @@ def _neighbours() -> Iterator[pb.Batch]:
         modules=_modules(),
         hits=[_hit()],
         clocks=[_clock("gateway-0 boot-7", START - 10**12)],
+        collectives=[_all_reduce("0")],
         system_stats=[_figure("cpu.busy", 0.75), _figure("gpu.temperature", 61.0, device="gpu0")],
         events=[_end_of_stream(START)],
     )
@@ -367,6 +368,7 @@ def _neighbours() -> Iterator[pb.Batch]:
         scalars=[scalar],
         gaps=[gap],
         clocks=[_clock("secret", START)],
+        collectives=[_all_reduce("secret")],
         system_stats=[_figure("secret", 9.0)],
     )
     yield Writer("secret-run", 0, project="other", world_size=1).seal(scalars=[scalar])
