@@ -233,3 +233,11 @@ async def test_the_rows_of_one_collective_are_neighbours(api: httpx.AsyncClient)
     rest = await get(api, "/api/v1/runs/fifth/collectives", step=5, seq=11, limit=3, after=page["next"])
     assert [row["rank"] for row in rest["items"]] == [3]
     assert rows[0]["duration_ns"] == str(LATE_NS + MS)
+
+
+async def test_the_rule_about_stragglers_finds_who_is_found_here(api: httpx.AsyncClient) -> None:
+    checked = (await api.post("/api/v1/runs/fifth/check", json={"rules": ["straggler"]})).json()
+
+    [finding] = checked["findings"]
+    assert (finding["rank"], finding["evidence"]["every"], finding["evidence"]["cause"]) == (SLOW, EVERY, "input")
+    assert f"rank {SLOW} makes the others wait in every {EVERY}. step" in finding["sentence"]
