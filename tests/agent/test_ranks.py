@@ -33,7 +33,8 @@ def test_what_the_ranks_emitted_is_what_the_store_has(pool: Pool, stack: Stack) 
 
     sections = stack.get("/runs/complete/completeness?project=pool")["sections"]
     stored = {section["section"]: section["stored"] for section in sections}
-    assert (stored["spans"], stored["scalars"], stored["run_info"], stored["events"]) == (36, 12, 8, 4)
+    assert (stored["spans"], stored["scalars"], stored["run_info"]) == (36, 12, 8)
+    assert stored["events"] in {4, 5}  # the last word of each rank, and of their agent where it is there already
 
 
 def joined_by(

@@ -8,8 +8,9 @@ last word; a disk without room costs rows that are counted, and never the agent.
 
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankscope._block import Block
 from rankscope._clock import SystemClock
@@ -18,9 +19,12 @@ from rankscope._identity import Identity
 from rankscope._seal import Sealer
 from rankscope.agent.complaints import Complaints
 from rankscope.agent.neighbours import Launch, Neighbour
-from rankscope.spool import SpoolError, SpoolHead, SpoolWriter
+from rankscope.spool import SpoolHead, SpoolWriter
 from rankscope_proto.identity import uuid7
 from rankscope_proto.names import GapCause, ProcessRole
+
+if TYPE_CHECKING:
+    from rankscope._export import SealedBatch
 
 SEAL_S = 1.0
 """A row is sealed this long after it was appended, at the latest."""
@@ -45,9 +49,9 @@ class Diary:
         self._diaries = diaries
         self._any_file_system = any_file_system
         self._lock = threading.Lock()
-        self._clock = SystemClock()
         self._sealer: Sealer | None = None
         self._spool: SpoolWriter | None = None
+        self._held: SealedBatch | None = None
 
     def append(self, block: Block, *, at_once: bool = False) -> None:
         """Take rows; from any thread, raises nothing. Once the agent ends they are left out.
@@ -56,37 +60,43 @@ class Diary:
             block: The rows.
             at_once: Whether to seal them now, with whatever waits.
         """
-        try:
-            with self._lock:
-                if self._diaries.is_closed:
-                    return
-                self._lay(block)
-        except (OSError, SpoolError) as error:
-            self._diaries.complain(self._neighbour, error)
-            return
-        self._diaries.note_rows(self, at_once=at_once)
+        if not self._diaries.is_closed:
+            self._shielded(lambda: self._lay(block))
+            self._diaries.note_rows(self, at_once=at_once)
 
     def seal(self) -> None:
-        """Seal what waits, and append it to the spool."""
-        with self._lock:
-            self._seal()
+        """Seal what waits, and append it to the spool; raises nothing."""
+        self._shielded(self._seal)
 
     def end(self) -> None:
-        """Say the last word, where anything was said."""
-        with self._lock:
-            spool, sealer = self._spool, self._sealer
-            if spool is None or sealer is None:
-                return
-            self._seal()
-            sealer.add(sealer.end_of_stream())
-            batch = sealer.seal()
-            if batch is not None:
-                spool.append(batch, is_last=True, urgent=True)
-            spool.close()
-            self._spool = self._sealer = None
+        """Say the last word, where anything was said; raises nothing."""
+        self._shielded(self._end)
+
+    def _shielded(self, act: Callable[[], None]) -> None:
+        try:
+            with self._lock:
+                act()
+        except Exception as error:  # noqa: BLE001  # the thread that seals, and the other launches, go on
+            self._diaries.complain(self._neighbour, error)
+
+    def _end(self) -> None:
+        spool, sealer = self._spool, self._sealer
+        if spool is None or sealer is None:
+            return
+        self._seal()
+        is_whole = self._held is None or spool.append(self._held, urgent=True)
+        sealer.add(sealer.end_of_stream())
+        batch = sealer.seal()
+        if is_whole and batch is not None:
+            spool.append(batch, is_last=True, urgent=True)
+        spool.close()
+        self._spool = self._sealer = self._held = None
 
     def _lay(self, block: Block) -> None:
         sealer = self._sealer or self._open()
+        if not self._has_room():
+            sealer.add_lost({block.section: block.count}, cause=GapCause.SPOOL_FULL)
+            return
         for part in sealer.parts(block):
             if not sealer.fits(part):
                 self._seal()
@@ -96,7 +106,7 @@ class Diary:
 
     def _open(self) -> Sealer:
         head = self._neighbour.head
-        self._clock = clock = SystemClock()  # anew: a wall clock that was set meanwhile is told as it is now
+        clock = SystemClock()  # anew: a wall clock that was set meanwhile is told as it is now
         identity = _identity(head, clock.wall_ns())
         own = SpoolHead.of(identity, endpoints=head.endpoints, trust=head.trust, created_ns=clock.wall_ns())
         self._spool = SpoolWriter.create(
@@ -111,12 +121,15 @@ class Diary:
         return sealer
 
     def _seal(self) -> None:
-        spool, sealer = self._spool, self._sealer
-        batch = None if sealer is None else sealer.seal()
-        if spool is None or sealer is None or batch is None:
-            return
-        if not spool.append(batch):
-            sealer.take_back((batch,), kept=(), cause=GapCause.SPOOL_FULL)
+        if self._sealer is not None and self._has_room():
+            self._held = self._sealer.seal()
+            self._has_room()
+
+    def _has_room(self) -> bool:
+        """Whether nothing waits for room; one batch may, and rows that come meanwhile are counted as lost."""
+        if self._held is not None and self._spool is not None and self._spool.append(self._held):
+            self._held = None
+        return self._held is None
 
 
 class Diaries:

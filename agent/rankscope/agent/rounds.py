@@ -75,9 +75,12 @@ class Rounds:
         """One round."""
         neighbours = self._neighbours.look()
         for visitor in self._visitors:
-            try:
-                visitor.visit(neighbours)
-            except Exception as error:  # noqa: BLE001  # one that stumbles takes nobody's round, and it is said
-                what = f"{type(visitor).__name__} cannot look at the processes of this node: {error!r}"
-                self._complaints.tell(what, about=f"visit {type(visitor).__name__}")
+            self._visit(visitor, neighbours)
         self._diaries.keep({neighbour.launch for neighbour in neighbours})
+
+    def _visit(self, visitor: Visitor, neighbours: Sequence[Neighbour]) -> None:
+        try:
+            visitor.visit(neighbours)
+        except Exception as error:  # noqa: BLE001  # one that stumbles takes nobody's round, and it is said
+            what = f"{type(visitor).__name__} cannot look at the processes of this node: {error!r}"
+            self._complaints.tell(what, about=f"visit {type(visitor).__name__}")

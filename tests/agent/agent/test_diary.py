@@ -10,7 +10,7 @@ from rankscope._block import Block
 from rankscope.agent.diary import Diaries
 from rankscope.agent.neighbours import Neighbour, Neighbours
 from rankscope.agent.rounds import Rounds
-from rankscope.spool import SpoolReader, spools
+from rankscope.spool import SpoolReader, SpoolWriter, spools
 from rankscope_proto.names import EventKind, ProcessRole
 from rankscope_proto.v1.batch_pb2 import Batch
 from tests.agent.agent.spools import Trainer
@@ -39,6 +39,10 @@ def neighbours(root: Path) -> tuple[Neighbour, ...]:
 
 def said(root: Path) -> list[Batch]:
     return list(batches_of_agents(root))
+
+
+def takes_nothing(*_: object, **__: object) -> bool:
+    return False
 
 
 def words(batch: Batch) -> list[str]:
@@ -117,3 +121,28 @@ def test_one_visitor_that_stumbles_takes_nobodys_round(tmp_path: Path, diaries: 
     rounds.close()
 
     assert seen == [1]
+
+
+def test_without_room_rows_are_counted_and_said_once_there_is_some(
+    tmp_path: Path, diaries: Diaries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Trainer(tmp_path)
+    (found,) = neighbours(tmp_path)
+    diary = diaries.of(found)
+    diary.append(standing("running"))
+    diary.seal()
+    with monkeypatch.context() as full:
+        full.setattr(SpoolWriter, "append", takes_nothing)
+        for state in ("waits for room", "lost", "lost"):
+            diary.append(standing(state))
+            diary.seal()
+
+    diary.append(standing("stuck"))
+    diary.end()
+
+    batches = said(tmp_path)
+    assert [state for batch in batches for state in words(batch)] == ["running", "waits for room", "stuck"]
+    gaps = [(batch.strings[batch.gaps.data_kind[0]], batch.gaps.count[0]) for batch in batches if batch.gaps.count]
+    assert gaps == [("standings", 2)]
+    assert [batch.header.seq for batch in batches] == list(range(len(batches)))
+    assert batches[-1].header.emitted_standings == 5
