@@ -58,6 +58,21 @@ class ClockHolder:
     heard_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A process's way through a collective in which every rank waits for every other, on its own wall clock.
+
+    Attributes:
+        incarnation: 32 hexadecimal digits.
+        entry_ns: When it came.
+        exit_ns: When it left.
+    """
+
+    incarnation: str
+    entry_ns: int
+    exit_ns: int
+
+
 class ClockReader(Protocol):
     """Clocks; `store` says what holds for every reader."""
 
@@ -75,5 +90,18 @@ class ClockReader(Protocol):
             launch: 32 hex digits; None: of all launches.
             between: First and last time that is to be corrected, ns since the epoch; None: all. Beyond each end the
                 nearest reading is among them.
+        """
+        ...
+
+    async def meetings(
+        self, key: RunKey, launch: str, *, steps: tuple[int, int], incarnations: Sequence[str]
+    ) -> Sequence[Sequence[Passage]]:
+        """The quickest collectives of each ten seconds in which all ranks wait for all, and what is known of their end.
+
+        Args:
+            key: The run.
+            launch: 32 hex digits.
+            steps: The first and the last in which they were.
+            incarnations: Whose passages are meant.
         """
         ...

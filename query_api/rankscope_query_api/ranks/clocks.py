@@ -31,6 +31,10 @@ LONGEST_REST_NS = 120 * _S
 that are farther apart nobody looked, and the clock may have been set at any moment."""
 
 
+LINE_LASTS_NS = 10 * _S
+"""What collectives told of a clock is held on to for so long before and behind them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A time on the clock that all are put on.
@@ -64,18 +68,37 @@ def order(first: Moment, second: Moment) -> Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
-    """What something else than exchanges with a server tells of a clock.
+class Line:
+    """What something else than exchanges with a server tells of a clock: a straight line, for a while.
 
     Attributes:
-        until_ns: Up to which corrected time it holds; the last one holds for good.
-        shift_ns: Added to times that are corrected already.
-        error_ns: Bound of their error then.
+        first_ns: From when, on the clock itself.
+        last_ns: Until when.
+        at_ns: A moment between them.
+        offset_ns: Added to the clock then it gives the common one.
+        drift: Its growth, ns a second; None: not known.
+        error_ns: Bound of its error over that while.
     """
 
-    until_ns: int
-    shift_ns: int
+    first_ns: int
+    last_ns: int
+    at_ns: int
+    offset_ns: int
+    drift: int | None
     error_ns: int
+
+    def offset_at(self, own_ns: int) -> int:
+        """The offset at another moment."""
+        return self.offset_ns + (self.drift or 0) * (own_ns - self.at_ns) // _S
+
+    def beyond_ns(self, own_ns: int) -> int:
+        """How far a moment is outside of the while, in ns."""
+        return max(0, self.first_ns - own_ns, own_ns - self.last_ns)
+
+    def told(self, own_ns: int) -> tuple[int, int]:
+        """Offset and the bound of its error at any moment."""
+        ppm = UNKNOWN_DRIFT_PPM if self.drift is None else KNOWN_DRIFT_PPM
+        return self.offset_at(own_ns), self.error_ns + self.beyond_ns(own_ns) * ppm // _MILLION
 
 
 class Correction:
@@ -83,17 +106,23 @@ class Correction:
 
     Args:
         readings: What was measured, in any order.
-        shifts: By clock: what refines it, in order of time.
+        lines: By clock: what refines it.
+        frame_error_ns: Where it is refined, what is not is that much less sure beside what is.
 
     Attributes:
         server: Whose clock times are put on: the one most processes were held against; "": none was measured.
     """
 
     def __init__(
-        self, readings: Iterable[ClockReading], *, shifts: Mapping[str, Sequence[Shift]] | None = None
+        self,
+        readings: Iterable[ClockReading],
+        *,
+        lines: Mapping[str, Sequence[Line]] | None = None,
+        frame_error_ns: int = 0,
     ) -> None:
         self._readings = tuple(readings)
-        self._shifts = shifts or {}
+        self._lines = lines or {}
+        self._frame_error_ns = frame_error_ns
         self._clocks = _Clocks(self._readings)
         self._seen = frozenset(one.incarnation for one in self._readings)
         by_server = Counter(server for server, _ in {(one.server, one.incarnation) for one in self._readings})
@@ -105,13 +134,13 @@ class Correction:
         """What was measured."""
         return self._readings
 
-    def refined(self, shifts: Mapping[str, Sequence[Shift]]) -> "Correction":
+    def refined(self, lines: Mapping[str, Sequence[Line]], *, frame_error_ns: int) -> "Correction":
         """The same with what else is known, by clock (`clock_of`)."""
-        return Correction(self._readings, shifts=shifts)
+        return Correction(self._readings, lines=lines, frame_error_ns=frame_error_ns)
 
     def is_measured(self, incarnation: str) -> bool:
         """Whether a process's times can be put on the clock."""
-        return self.clock_of(incarnation) in self._tracks or self.clock_of(incarnation) in self._shifts
+        return self.clock_of(incarnation) in self._tracks or self.clock_of(incarnation) in self._lines
 
     def is_foreign(self, incarnation: str) -> bool:
         """Whether a process's clock was held against a server only that nothing connects with the others'."""
@@ -132,13 +161,33 @@ class Correction:
             None: the clock was not measured, so the time has no place among those of others.
         """
         clock, before = self._clocks.place(incarnation)
-        at_ns = wall_ns + before
-        found = [track.at(at_ns) for track in self._tracks.get(clock, ())]
-        offset, error = min(found, key=lambda one: one[1], default=(0, -1))
-        shift = _shift_at(self._shifts.get(clock, ()), at_ns + offset)
-        if shift is not None:
-            offset, error = offset + shift.shift_ns, shift.error_ns
-        return None if error < 0 else (before + offset, error)
+        own_ns = wall_ns + before
+        measured = [track.at(own_ns) for track in self._tracks.get(clock, ())]
+        line = self._line_at(clock, own_ns, is_measured=bool(measured))
+        if line is not None:
+            offset, error = line.told(own_ns)
+        elif measured:
+            offset, error = min(measured, key=lambda one: one[1])
+            error += self._frame_error_ns
+        else:
+            return None
+        return before + offset, error
+
+    def on_clock(self, incarnation: str, wall_ns: int) -> tuple[str, int]:
+        """The clock that told a process's time, and that time on it; `at` takes both as those of a process."""
+        clock, before = self._clocks.place(incarnation)
+        return clock, wall_ns + before
+
+    def drift_of(self, clock: str, own_ns: int) -> int | None:
+        """Growth of a clock's offset about a moment, ns a second; None: not known."""
+        return next((track.drift_at(own_ns) for track in self._tracks.get(clock, ())), None)
+
+    def _line_at(self, clock: str, own_ns: int, *, is_measured: bool) -> Line | None:
+        """The line that holds at a moment; a clock that was never measured has no other, however long ago it was."""
+        nearest = min(self._lines.get(clock, ()), key=lambda line: line.beyond_ns(own_ns), default=None)
+        if nearest is None or (is_measured and nearest.beyond_ns(own_ns) > LINE_LASTS_NS):
+            return None
+        return nearest
 
     def moment(self, incarnation: str, wall_ns: int) -> Moment:
         """The same as a moment that can be ordered."""
@@ -147,10 +196,6 @@ class Correction:
         if found is None:
             return Moment(wall_ns, None, clock, wall_ns + before)
         return Moment(wall_ns + found[0], found[1], clock, wall_ns + before)
-
-
-def _shift_at(shifts: Sequence[Shift], at_ns: int) -> Shift | None:
-    return next((shift for shift in shifts if at_ns < shift.until_ns), shifts[-1] if shifts else None)
 
 
 class _Clocks:
@@ -198,6 +243,10 @@ class _Track:
         if 0 < place < len(self.readings):
             return _between(self.readings[place - 1], self.readings[place], at_ns=at_ns)
         return _beyond(self.readings[0 if place == 0 else -1], at_ns)
+
+    def drift_at(self, at_ns: int) -> int | None:
+        """Growth of the offset, as the last reading says that was taken by then."""
+        return self.readings[max(0, bisect_right(self._times, at_ns) - 1)].drift
 
 
 def _said(reading: ClockReading, at_ns: int) -> int:

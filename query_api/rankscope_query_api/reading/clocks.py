@@ -5,9 +5,9 @@
 
 from collections.abc import Sequence
 
-from rankscope_proto.names import ProcessRole
+from rankscope_proto.names import COLLECTIVE_FLAGS, ProcessRole
 from rankscope_query_api.clickhouse import Selecting
-from rankscope_query_api.clock_reading import ClockHolder, ClockReading
+from rankscope_query_api.clock_reading import ClockHolder, ClockReading, Passage
 from rankscope_query_api.values import RunKey
 
 MOST_PIECES = 100
@@ -18,8 +18,9 @@ LEAST_PIECE_NS = 10 * 10**9
 
 _EARLIEST, _LATEST = -(2**62), 2**62
 
-# Of what lies outside the window the nearest reading is taken on each side: a clock goes on between readings.
-READINGS = """
+# Of what lies outside the window the nearest reading is taken on each side: a clock goes on between readings. The
+# window is cut for each clock by itself, since clocks may be days apart.
+READINGS = f"""
 SELECT
     concat(leftPad(lower(hex(of_hi)), 16, '0'), leftPad(lower(hex(of_lo)), 16, '0')) AS incarnation_hex,
     server,
@@ -35,25 +36,27 @@ FROM (
         of_hi,
         of_lo,
         server,
-        time < {first:Int64} AS is_before,
-        time > {last:Int64} AS is_behind,
-        if(is_before OR is_behind, 0, intDiv(time - {first:Int64}, {piece:Int64})) AS piece,
+        time < {{first:Int64}} AS is_before,
+        time > {{last:Int64}} AS is_behind,
+        if(is_before OR is_behind, 0, intDiv(time - earliest, greatest({LEAST_PIECE_NS}, piece_ns))) AS piece,
         argMin(
             (lower(hex(incarnation)), time, offset, error, drift, rtt, samples),
-            (multiIf(is_before, {first:Int64} - time, is_behind, time - {last:Int64}, error), seq)
+            (multiIf(is_before, -time, is_behind, time, error), seq)
         ) AS found
     FROM clocks
-    WHERE project = {project:String} AND run_id = {run:String}
-        AND ({launch:String} = '' OR lower(hex(launch_id)) = {launch:String})
+    LEFT JOIN (
+        SELECT
+            of_hi, of_lo, server, min(time) AS earliest, intDiv(max(time) - min(time), {MOST_PIECES}) AS piece_ns
+        FROM clocks
+        WHERE project = {{project:String}} AND run_id = {{run:String}}
+            AND time >= {{first:Int64}} AND time <= {{last:Int64}}
+        GROUP BY of_hi, of_lo, server
+    ) AS reach USING (of_hi, of_lo, server)
+    WHERE project = {{project:String}} AND run_id = {{run:String}}
+        AND ({{launch:String}} = '' OR lower(hex(launch_id)) = {{launch:String}})
     GROUP BY of_hi, of_lo, server, is_before, is_behind, piece
 )
 ORDER BY incarnation_hex, server, at_ns"""
-
-SPAN = """
-SELECT min(time) AS first, max(time) AS last, count() AS rows
-FROM clocks
-WHERE project = {project:String} AND run_id = {run:String}
-    AND ({launch:String} = '' OR lower(hex(launch_id)) = {launch:String})"""
 
 HOLDERS = f"""
 SELECT
@@ -68,7 +71,42 @@ WHERE project = {{project:String}} AND run_id = {{run:String}} AND lower(hex(lau
 GROUP BY incarnation
 ORDER BY rank_of, incarnation_hex"""
 
-STATEMENTS = (READINGS, SPAN, HOLDERS)
+WAITED_FOR_BY_ALL = (
+    *("all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_coalesced", "all_gather_into_tensor"),
+    *("all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "barrier"),
+)
+"""What each rank gets in these depends on what every other one gives, so none leaves before the last has come. The root
+of a broadcast may leave before anybody else has come."""
+
+A_WINDOW, MOST_MEETINGS = 16, 320
+"""Collectives of each ten seconds, and of all of them: the quickest ones bound best."""
+
+_NOT_TRUE = COLLECTIVE_FLAGS["enqueued"] | COLLECTIVE_FLAGS["p2p"] | COLLECTIVE_FLAGS["interrupted"]
+
+MEETINGS = f"""
+SELECT passages
+FROM (
+    SELECT
+        group,
+        cseq,
+        min(entry) AS first,
+        max(ifNull(exit, entry) - entry) AS longest,
+        groupArray((lower(hex(incarnation)), entry, ifNull(exit, entry))) AS passages
+    FROM collectives
+    WHERE project = {{project:String}} AND run_id = {{run:String}} AND lower(hex(launch_id)) = {{launch:String}}
+        AND toInt64(ifNull(step, -1)) BETWEEN {{first:Int64}} AND {{last:Int64}}
+        AND exit IS NOT NULL AND cseq > 0
+        AND lower(hex(incarnation)) IN {{incarnations:Array(String)}}
+        AND op IN {WAITED_FOR_BY_ALL} AND exit_source IN ('call', 'future') AND bitAnd(flags, {_NOT_TRUE}) = 0
+    GROUP BY group, group_ranks, cseq
+    HAVING uniqExact(incarnation) > 1
+    ORDER BY intDiv(first, {LEAST_PIECE_NS}), longest, first, group, cseq
+    LIMIT {A_WINDOW} BY intDiv(first, {LEAST_PIECE_NS})
+)
+ORDER BY longest, first, group, cseq
+LIMIT {MOST_MEETINGS}"""
+
+STATEMENTS = (READINGS, HOLDERS, MEETINGS)
 """Every statement of this module, for the test that reads them."""
 
 
@@ -96,13 +134,9 @@ class ClickHouseClocks:
         self, key: RunKey, launch: str | None, *, between: tuple[int, int] | None = None
     ) -> Sequence[ClockReading]:
         """See `ClockReader`."""
+        first, last = between or (_EARLIEST, _LATEST)
+        window = {"first": max(first, _EARLIEST), "last": min(last, _LATEST)}
         where = {"project": key.project, "run": key.run, "launch": launch or ""}
-        (span,) = (await self._clickhouse.select(SPAN, where)).records()
-        if not span["rows"]:
-            return ()
-        first, last = between or (span["first"], span["last"])
-        first, last = max(first, _EARLIEST), min(last, _LATEST)
-        window = {"first": first, "last": last, "piece": max(LEAST_PIECE_NS, (last - first) // MOST_PIECES)}
         table = await self._clickhouse.select(READINGS, {**where, **window})
         return [
             ClockReading(
@@ -118,3 +152,12 @@ class ClickHouseClocks:
             )
             for row in table.records()
         ]
+
+    async def meetings(
+        self, key: RunKey, launch: str, *, steps: tuple[int, int], incarnations: Sequence[str]
+    ) -> Sequence[Sequence[Passage]]:
+        """See `ClockReader`."""
+        where = {"project": key.project, "run": key.run, "launch": launch}
+        asked = {**where, "first": steps[0], "last": steps[1], "incarnations": list(incarnations)}
+        table = await self._clickhouse.select(MEETINGS, asked)
+        return [[Passage(*passage) for passage in row["passages"]] for row in table.records()]

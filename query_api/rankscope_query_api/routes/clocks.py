@@ -9,12 +9,19 @@ from pydantic import Field
 
 from rankscope_query_api.answers import Json, json_answer, moment
 from rankscope_query_api.clock_reading import ClockHolder, ClockReading
+from rankscope_query_api.ranks.bounds import Refined, refined
 from rankscope_query_api.ranks.clocks import Correction
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import RunKey
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
+
+MOST_CLOCKS = 256
+"""That are held against each other by collectives; more nodes keep what their agents measured."""
+
+LAST_STEPS = 20
+"""Of a run: their collectives are looked at for contradictions."""
 
 RANKS_NAMED = 20
 """Most ranks that a sentence names."""
@@ -42,20 +49,29 @@ async def list_clocks(request: Request, run: Run, *, query: Annotated[ClocksQuer
     launch_id = launch.launch_id if launch is not None else ""
     holders = await store.clocks.holders(key, launch_id)
     correction = await correction_of(store, key, launch_id)
+    last = await store.runs.last_step(key)
+    steps = (max(0, (last or 0) - LAST_STEPS), last or 0)
+    held = await _refined(store, key, correction, of=(launch_id, holders), steps=steps)
     return json_answer(
         {
             "run_id": run,
             "launch_id": launch_id,
             **clock_json(correction, holders),
             "servers": sorted({one.server for one in correction.readings}),
-            "warnings": _warnings(correction, holders),
+            "warnings": [*_warnings(correction, holders), *_contradictions(held, holders)],
             "items": _items(correction, holders),
         }
     )
 
 
 async def correction_of(
-    store: TraceStore, key: RunKey, launch: str | None, /, *, between: tuple[int, int] | None = None
+    store: TraceStore,
+    key: RunKey,
+    launch: str | None,
+    /,
+    *,
+    between: tuple[int, int] | None = None,
+    steps: tuple[int, int] | None = None,
 ) -> Correction:
     """What puts a launch's times on one clock.
 
@@ -64,8 +80,34 @@ async def correction_of(
         key: The run.
         launch: Launch id; None: all launches of the run.
         between: First and last raw time, ns since the epoch, that it is asked about; None: any.
+        steps: First and last step whose collectives refine it; None: nothing does.
     """
-    return Correction(await store.clocks.readings(key, launch, between=between))
+    correction = Correction(await store.clocks.readings(key, launch, between=between))
+    if not correction.server or launch is None or steps is None:
+        return correction
+    holders = await store.clocks.holders(key, launch)
+    return (await _refined(store, key, correction, of=(launch, holders), steps=steps)).correction
+
+
+async def _refined(
+    store: TraceStore,
+    key: RunKey,
+    correction: Correction,
+    /,
+    *,
+    of: tuple[str, Sequence[ClockHolder]],
+    steps: tuple[int, int],
+) -> Refined:
+    """A correction with what the collectives of some steps tell; one process stands for all that share its clock."""
+    launch, holders = of
+    by_clock: dict[str, str] = {}
+    for holder in holders:
+        if not holder.is_worker:
+            by_clock.setdefault(correction.clock_of(holder.incarnation), holder.incarnation)
+    if len(by_clock) < 2 or not correction.server:
+        return Refined(correction)
+    some = list(by_clock.values())[:MOST_CLOCKS]
+    return refined(correction, await store.clocks.meetings(key, launch, steps=steps, incarnations=some))
 
 
 def clock_json(correction: Correction, holders: Sequence[ClockHolder]) -> dict[str, Json]:
@@ -127,6 +169,17 @@ def _warnings(correction: Correction, holders: Sequence[ClockHolder]) -> list[st
             "agent was held against both: name all gateways in RANKSCOPE_ENDPOINT on every node"
         )
     return found
+
+
+def _contradictions(held: Refined, holders: Sequence[ClockHolder]) -> list[str]:
+    of = sorted({one.rank for one in holders if held.correction.clock_of(one.incarnation) in held.contradicting})
+    if not of:
+        return []
+    text = (
+        f"what was measured of the clocks of {_ranks(of)} contradicts collectives of the last steps, which nobody can "
+        "leave before the last one has come: their errors are taken as greater"
+    )
+    return [text]
 
 
 def _ranks(ranks: Sequence[int]) -> str:
