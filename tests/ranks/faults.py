@@ -104,11 +104,13 @@ class Order:
         name: Names the ranks' logs.
         environs: Each rank's whole environment.
         plan: The training.
+        program: Module and arguments of another program that trains, in its place.
     """
 
     name: str
     environs: tuple[Mapping[str, str], ...]
     plan: Plan
+    program: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

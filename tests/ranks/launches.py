@@ -31,7 +31,7 @@ class Launch:
     """
 
     def __init__(
-        self, stack: Stack, run: str, pids: list[int], *, gate: Path, ended: Callable[[], dict[int, int]]
+        self, stack: Stack, run: str, pids: list[int], *, gate: Path | None, ended: Callable[[], dict[int, int]]
     ) -> None:
         self.run, self.pids, self._stack = run, pids, stack
         self._gate, self._ended = gate, ended
@@ -43,6 +43,7 @@ class Launch:
             return {process["rank"] for process in self.get("/hang")["processes"]} == set(range(RANKS))
 
         wait_until(lambda: self.is_known() and is_seen(), timeout_s=PATIENCE_S, every_s=0.2, what="standings")
+        assert self._gate
         self._gate.touch()
 
     def is_known(self) -> bool:
@@ -132,12 +133,24 @@ class Nursery:
             work_ms: How long each rank computes at least in a step.
             is_gated: Whether the first fault waits for `Launch.open`.
         """
-        run = f"{name}-{uuid4().hex[:8]}"
+        run = _named(name)
+        gate = self._folder / f"{run}.gate"
+        return self._started(run, Plan(steps, faults, work_ms, str(gate) if is_gated else ""), gate=gate)
+
+    def run(self, module: str, *arguments: str) -> Launch:
+        """Starts any program that trains, on four ranks.
+
+        Args:
+            module: Its module.
+            *arguments: Its command line.
+        """
+        run = _named(module.rpartition(".")[2].replace("_", "-"))
+        return self._started(run, Plan(0), program=(module, *arguments))
+
+    def _started(self, run: str, plan: Plan, *, program: tuple[str, ...] = (), gate: Path | None = None) -> Launch:
         common = {**self._stack.environ, **self._meeting(), "RANKSCOPE_RUN_ID": run}
         environs = tuple({**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(RANKS))
-        gate = self._folder / f"{run}.gate"
-        plan = Plan(steps, faults, work_ms, str(gate) if is_gated else "")
-        self._connection.send(Order(run, environs, plan))
+        self._connection.send(Order(run, environs, plan, program))
         while isinstance(answer := self._connection.recv(), Ended):
             self._statuses[answer.pid] = answer.status
         launch = Launch(self._stack, run, answer, gate=gate, ended=self._ended)
@@ -173,3 +186,7 @@ class Nursery:
             answer: Ended = self._connection.recv()
             self._statuses[answer.pid] = answer.status
         return self._statuses
+
+
+def _named(name: str) -> str:
+    return f"{name}-{uuid4().hex[:8]}"

@@ -7,6 +7,7 @@ that ends its ranks costs no launch of its own. The ranks are ended with this pr
 import ctypes
 import importlib
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -50,7 +51,7 @@ def _forked(order: Order, rank: int, folder: Path) -> int:
     status = 1
     try:
         _become(order.environs[rank], folder / f"{order.name}-{rank}.log")
-        train(order.plan)
+        _run(order)
         status = 0
     except BaseException:  # noqa: BLE001 - the boundary of the rank: its log has what it raised
         traceback.print_exc()
@@ -58,6 +59,14 @@ def _forked(order: Order, rank: int, folder: Path) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     sys.exit(status)  # as an interpreter does, with what `atexit` holds
+
+
+def _run(order: Order) -> None:
+    if order.program:
+        sys.argv[1:] = order.program[1:]
+        runpy.run_module(order.program[0], run_name="__main__", alter_sys=True)
+    else:
+        train(order.plan)
 
 
 def _become(environ: Mapping[str, str], log: Path) -> None:

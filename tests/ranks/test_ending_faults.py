@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.cli.programs import rankscope
+from tests.ground.stacks import Stack
 from tests.ranks.faults import Fault, Kind
 from tests.ranks.launches import Launch, Nursery
 
@@ -69,3 +71,17 @@ def test_a_rank_with_another_order_of_collectives_is_the_odd_one(train: Callable
 
     assert (verdict["kind"], verdict["ranks"], verdict["step"]) == ("order_mismatch", [2], STEP)
     assert "rank 2: broadcast(1000)" in verdict["sentence"]
+
+
+@pytest.mark.slow
+def test_the_rank_that_raised_is_told_from_those_that_failed_over_it(
+    train: Callable[[Fault], Launch], stack: Stack
+) -> None:
+    launch = train(Fault(Kind.RAISE, 3, STEP))
+
+    launch.await_end()
+    launch.await_rows()
+    checked = rankscope("check", launch.run, "--rule", "first_failure", home=stack.home)
+
+    assert checked.status == 4
+    assert "rank 3 failed first, with ValueError at step 12; ranks 0, 1, 2 failed after it" in checked.stdout

@@ -34,13 +34,22 @@ def test_an_overflow_in_one_block_of_one_rank_is_where_the_others_have_theirs_fr
 
 
 def test_a_job_that_checks_the_run_fails_over_it(ill: Launch, stack: Stack) -> None:
-    checked = rankscope("check", ill.run, "--rule", "nonfinite", home=stack.home)
+    checked = rankscope("check", ill.run, "--rule", "nonfinite", "--rule", "straggler", home=stack.home)
     doctor = rankscope("doctor", ill.run, home=stack.home)
 
     assert checked.status == 4
     assert "on rank 1 in forward of step 10; 3 ranks received theirs" in checked.stdout
+    assert "rank 2 makes the others wait in every 5. step" in checked.stdout
     assert doctor.status == 0
     assert f"run {ill.run} is complete" in doctor.stdout
     assert "clocks     4 of 4 measured" in doctor.stdout
     assert "hang       none" in doctor.stdout
     assert "on rank 1 in forward of step 10" in doctor.stdout
+
+
+def test_a_rank_whose_input_is_slow_every_fifth_step_holds_the_others_up_and_says_by_what(ill: Launch) -> None:
+    found = ill.get("/stragglers")["items"]
+
+    stragglers = [item for item in found if item["is_straggler"]]
+    assert [(item["rank"], item["every"], item["cause"]) for item in stragglers] == [(2, 5, "input")]
+    assert stragglers[0]["since_step"] in range(20, 40, 5)
