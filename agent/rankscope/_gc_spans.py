@@ -7,6 +7,7 @@ a collection; collections of the youngest objects, which are most of them, take 
 import gc
 from typing import TYPE_CHECKING
 
+from rankscope._labels import text_of
 from rankscope._span import Span
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class CollectionSpans:
         try:
             self._record(start_ns, now_ns, info=info)
         except Exception as error:  # noqa: BLE001  # would be printed in the middle of training
-            self._recording.note_fault(f"{type(error).__qualname__} in a span of a collection: {error}")
+            self._recording.note_fault(f"{type(error).__qualname__} in a span of a collection: {text_of(error)}")
 
     def _record(self, start_ns: int, end_ns: int, *, info: dict[str, int]) -> None:
         parent = self._parent()

@@ -16,6 +16,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import DebugLevel, get_debug_level
 from torch.distributed import distributed_c10d
 
 from rankscope._labels import text_of
@@ -88,6 +89,9 @@ class Collectives:
     ) -> None:
         self._recording = recording
         self._recorder = recorder or FlightRecorder()
+        if get_debug_level() == DebugLevel.DETAIL:
+            # Each group has another of the same name then, which checks every collective by two of its own.
+            self._recorder.decline("TORCH_DISTRIBUTED_DEBUG=DETAIL fills torch's flight recorder with its checks")
         world: Any = cast("Any", distributed_c10d)._world
         self._groups = Groups(world, ranks_of=dist.get_process_group_ranks, backend_of=dist.get_backend)
         self._calls = Calls(recording, self._groups, default_group=lambda: distributed_c10d.GroupMember.WORLD)
@@ -95,7 +99,8 @@ class Collectives:
         self._ddp = DataParallel(recording, self._groups, calls=self._calls, ends=self._ends)
         self._steps = Steps()
         self._readings: deque[Reading] = deque()
-        self._taking, self._settling = threading.Lock(), threading.Lock()
+        # Re-entrant: a signal that ends the run may come while its thread is in here.
+        self._taking, self._settling = threading.RLock(), threading.Lock()
         self._taken_ns = self._settled_ns = recording.mono_ns()
         self._since_ns = self._taken_ns if since_ns is None else since_ns
         self._numbers = self._ddp_numbers = self._step_numbers = self._most = 0
@@ -125,6 +130,8 @@ class Collectives:
     def step_ended(self, step: "Step", /) -> None:
         """Read where it is time."""
         del step
+        if not self._recording.armed:  # a forked child, where a lock may be held for ever
+            return
         numbers, is_mixed = self._counted()
         self._most = max(self._most, numbers - self._step_numbers) if self._step_numbers else 0
         self._step_numbers = numbers

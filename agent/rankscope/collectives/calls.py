@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rankscope._labels import text_of
 from rankscope.collectives.groups import Group, Groups
 from rankscope.collectives.notes import Note
 from rankscope.collectives.operations import INPUTS, Function, Operation, operation_of
@@ -119,7 +120,10 @@ class Calls:
             note.entry = self._now()
             if recording.beacon is not None and operation.is_numbered:
                 self._tell_entered(note)
-        except Exception:  # noqa: BLE001  # a wrong argument, or no member of the group: the call itself says it
+        except (AttributeError, IndexError):  # a wrong argument, or no member of the group: the call itself says it
+            return None
+        except Exception as error:  # noqa: BLE001  # must not reach training
+            recording.note_fault(f"{type(error).__qualname__} before a collective: {text_of(error)}")
             return None
         return note
 
@@ -136,7 +140,7 @@ class Calls:
             if note.is_host and not is_failed:
                 self._tell_exit(note, result, now_ns=now_ns)
         except Exception as error:  # noqa: BLE001  # must not reach training
-            self._recording.note_fault(f"{type(error).__qualname__} after a collective: {error}")
+            self._recording.note_fault(f"{type(error).__qualname__} after a collective: {text_of(error)}")
         finally:
             self.open.pop(note, None)
             self._keep(note)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from rankscope._labels import text_of
 from rankscope.collectives.calls import FUTURE_EVERY, Calls
 from rankscope.collectives.groups import Group, Groups
 from rankscope.collectives.merge import Backward, Ends
@@ -75,7 +76,7 @@ class DataParallel:
                     self._modules[module] = end
             except Exception as error:  # noqa: BLE001  # private to torch: without it the ends are not known
                 self._modules.pop(module, None)
-                self._recording.note_fault(f"{type(error).__qualname__} in DDP's logger: {error}")
+                self._recording.note_fault(f"{type(error).__qualname__} in DDP's logger: {text_of(error)}")
 
     @property
     def has_modules(self) -> bool:
@@ -98,7 +99,7 @@ class DataParallel:
                 cast("Any", module)._set_ddp_runtime_logging_sample_rate(1)
                 self._modules[module] = 0
         except Exception as error:  # noqa: BLE001  # likewise
-            self._recording.note_fault(f"{type(error).__qualname__} in DDP's logger: {error}")
+            self._recording.note_fault(f"{type(error).__qualname__} in DDP's logger: {text_of(error)}")
 
     def _registering(self, real: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(real)
@@ -147,7 +148,7 @@ class DataParallel:
             name = self._name(module, bucket)
             future.add_done_callback(partial(self._is_over, (group, number), name))
         except Exception as error:  # noqa: BLE001  # the user's hook has done its work
-            self._recording.note_fault(f"{type(error).__qualname__} after a communication hook: {error}")
+            self._recording.note_fault(f"{type(error).__qualname__} after a communication hook: {text_of(error)}")
 
     def _is_over(self, call: tuple[Group, int], name: str, _future: object, /) -> None:
         self._ends.of_hooks[call] = (self._recording.mono_ns(), name)

@@ -39,7 +39,7 @@ class Group:
         self.is_mixed = False
         self.handle: int | None = None
         self._unnumbered: list[tuple[int, int]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may end the run while its thread is in here
         self.is_gone = False
         self._of: weakref.ref[Any] | None = None
 
@@ -100,7 +100,7 @@ class Groups:
         self._world = world
         self._ranks_of = ranks_of
         self._backend_of = backend_of
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may end the run while its thread is in here
         self.by_id: dict[int, Group] = {}
         self._named: dict[str, list[Group]] = {}
         self._recorded: dict[int, Group | None] = {}

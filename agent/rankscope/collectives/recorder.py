@@ -117,6 +117,10 @@ class FlightRecorder:
         else:
             self.held()
 
+    def decline(self, why: str) -> None:
+        """Read it no more."""
+        self.lack = why
+
     def status(self) -> Mapping[int, tuple[int, int]]:
         """Of each group by its `pg`: the number last put in and the one last over."""
         found = self._loaded(self._dumped(entries=False)).get("pg_status", {})
@@ -207,7 +211,7 @@ class FlightRecorder:
         return cast("Mapping[str, Any]", loaded) if isinstance(loaded, dict) else {}
 
     def _give_up(self, error: Exception) -> None:
-        self.lack = f"torch's flight recorder is not as expected: {type(error).__name__}: {error}"
+        self.decline(f"torch's flight recorder is not as expected: {type(error).__name__}: {error}")
 
 
 def ask_for_size() -> None:

@@ -244,7 +244,7 @@ def test_a_long_garbage_collection_is_a_span_of_what_was_open() -> None:
     spans.begin()
     try:
         with alone.run.step(5) as step, step.phase("forward"):
-            kept = [[index] for index in range(300_000)]
+            kept = [[index] for index in range(30_000)]
             gc.collect()
         gc.collect()  # nothing is open
     finally:
