@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 import httpx
 import pytest
@@ -29,21 +30,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_all_rules_judge_a_run_of_200_steps_and_64_ranks(report: Report, served: str) -> None:
-    httpx.post(f"{served}/check", json={}, timeout=120).raise_for_status()
+    told: dict[str, Any] = {}
     times: list[float] = []
-    for _ in range(TIMES):
+    for _ in range(TIMES + 1):
         started = time.perf_counter()
-        answer = httpx.post(f"{served}/check", json={}, timeout=120)
+        told = httpx.post(f"{served}/check", json={}, timeout=120).raise_for_status().json()
         times.append(time.perf_counter() - started)
 
-    told = answer.json()
     assert all(rule["is_judged"] for rule in told["rules"]), told["rules"]
     assert told["findings"] == []
     name = f"{len(told['rules'])} rules over {rules_run.STEPS} steps of {rules_run.RANKS} ranks"
-    report.judge(name, median(times), "s", sense="at most", target=CHECK_S)
+    report.judge(name, median(times[1:]), "s", sense="at most", target=CHECK_S)
 
 
 def test_a_look_at_whether_it_hangs_is_soon_over(report: Report, served: str) -> None:
+    shown: dict[str, Any] = {}
     times: list[float] = []
     for _ in range(TIMES + 2):
         started = time.perf_counter()

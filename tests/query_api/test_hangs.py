@@ -130,6 +130,15 @@ def test_a_row_of_before_does_not_hide_what_the_dead_one_entered() -> None:
     assert (found.kind, found.ranks, found.cseq) == ("size_mismatch", [0, 1], 43)
 
 
+def test_what_a_dead_one_has_left_may_be_told_late() -> None:
+    dead = replace(standing(1, 43, 41, shape="999", state="dead"), died_ns=NOW - S)
+    others = [standing(rank, 43, 43, state="ended") for rank in (0, 2)]
+
+    found = verdict([*others, dead])
+
+    assert (found.kind, found.ranks, found.cseq) == ("size_mismatch", [1], 43)
+
+
 def test_another_shape_of_the_same_size_and_sizes_that_may_differ_are_no_mismatch() -> None:
     reshaped = [waiting(0, shape="10x100"), waiting(1), waiting(2)]
     scattered = [waiting(rank, op="all_to_all_single", shape=str(rank)) for rank in range(3)]

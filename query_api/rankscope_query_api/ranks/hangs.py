@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rankscope_query_api.ranks.mismatches import asks_equal_sizes, elements, family, odd_ones
+from rankscope_query_api.ranks.mismatches import difference
 from rankscope_query_api.ranks.verdicts import Kind, Verdict, sentence_of, telling_frame
 from rankscope_query_api.standing import Entered, InGroup, ProcessGroup, Standing
 
@@ -260,22 +260,15 @@ class _Judge:
         return found
 
     def _mismatch(self, wait: _Wait) -> _Found | None:
-        at = {standing.rank: self._entered_at(standing, wait) for standing in wait.members}
-        known = {rank: one for rank, one in at.items() if one is not None}
-        ops = {rank: family(one.op) for rank, one in known.items() if one.op}
-        if odd := odd_ones(ops):
-            return self._differs("order_mismatch", wait, odd, words={rank: _call(known[rank]) for rank in ops})
-        if not any(map(asks_equal_sizes, ops.values())):
-            return None
-        sizes = {rank: elements(one.shape) for rank, one in known.items() if one.shape}
-        if odd := odd_ones({rank: size for rank, size in sizes.items() if size >= 0}):
-            return self._differs("size_mismatch", wait, odd, words={rank: known[rank].shape for rank in sizes})
+        """What does not agree, at the earliest collective where it does not; what is over is told late by recorders."""
+        last = {one.in_group(wait.group).enqueued for one in wait.members if one.state != "running"}
+        for cseq in sorted({wait.cseq, *(number for number in last if number > wait.cseq)}):
+            at = replace(wait, cseq=cseq)
+            known = {one.rank: here for one in wait.members if (here := self._entered_at(one, at)) is not None}
+            if differs := difference(known):
+                culprits = [standing for standing in wait.members if standing.rank in differs.ranks]
+                return _Found(differs.kind, culprits, at, wait.since_ns, is_certain=True, why=differs.said)
         return None
-
-    def _differs(self, kind: Kind, wait: _Wait, odd: Sequence[int], *, words: Mapping[int, str]) -> _Found:
-        culprits = [standing for standing in wait.members if standing.rank in odd]
-        said = "; ".join(f"rank {rank}: {word}" for rank, word in sorted(words.items())[:8])
-        return _Found(kind, culprits, wait, wait.since_ns, is_certain=True, why=said)
 
     def _entered_at(self, standing: Standing, wait: _Wait) -> InGroup | None:
         """What a rank entered as the wait's collective; None: nothing, or not known."""
@@ -318,10 +311,6 @@ def _with_frame(found: _Found) -> str:
 
 def _place(wait: _Wait | None, op: str) -> str:
     return f"{op or 'collective'} #{wait.cseq} of group {wait.group}" if wait else ""
-
-
-def _call(one: InGroup) -> str:
-    return f"{one.op}({one.shape})" if one.shape else one.op
 
 
 def _ranks_in(standings: Sequence[Standing], group: str) -> set[int]:

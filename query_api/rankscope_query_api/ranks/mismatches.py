@@ -2,7 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import Literal
+
+from rankscope_query_api.standing import InGroup
 
 _FAMILIES = {
     "allgather": "all_gather",
@@ -42,3 +46,39 @@ def elements(shape: str) -> int:
         return sum(prod(int(size) for size in one.split("x") if size) for one in shape.split(";"))
     except ValueError:
         return -1
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What does not agree between ranks that entered a collective.
+
+    Attributes:
+        kind: The operation, or the size.
+        ranks: Those that differ from most; where no value is most ranks', all of them.
+        said: What each entered, for a reader; of the first eight.
+    """
+
+    kind: Literal["order_mismatch", "size_mismatch"]
+    ranks: Sequence[int]
+    said: str
+
+
+def difference(entered: Mapping[int, InGroup]) -> Difference | None:
+    """What does not agree between what ranks entered under one number; None: nothing, as far as is known."""
+    ops = {rank: family(one.op) for rank, one in entered.items() if one.op}
+    if odd := odd_ones(ops):
+        return Difference("order_mismatch", odd, _said({rank: _call(entered[rank]) for rank in ops}))
+    if not any(map(asks_equal_sizes, ops.values())):
+        return None
+    sizes = {rank: size for rank, one in entered.items() if one.shape and (size := elements(one.shape)) >= 0}
+    if odd := odd_ones(sizes):
+        return Difference("size_mismatch", odd, _said({rank: entered[rank].shape for rank in sizes}))
+    return None
+
+
+def _call(one: InGroup) -> str:
+    return f"{one.op}({one.shape})" if one.shape else one.op
+
+
+def _said(words: Mapping[int, str]) -> str:
+    return "; ".join(f"rank {rank}: {word}" for rank, word in sorted(words.items())[:8])
