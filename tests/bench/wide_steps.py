@@ -21,8 +21,11 @@ RUN = "wide"
 RANKS, PATHS, STEPS = 1_024, 60, 5
 SPANS = 1_000_000
 BEGIN = 1_795_971_713_000_000_000
-SHAPES = {"wide": "if(n <= 30000, 1, 2 + n % 300)", "deep": "n"}
-"""The id of the parent of span n + 1."""
+SHAPES = {
+    "wide": ("if(n <= 30000, 1, 2 + n % 300)", "multiIf(n = 0, 20000000000, n <= 300, 10000000000, 1000000)"),
+    "deep": ("n", f"({SPANS} - n) * 10000 + 1000000"),
+}
+"""The id of the parent of span n + 1, and how long that one lasts."""
 
 _WEEK = f"toMonday(toDate(intDiv({BEGIN}, 1000000000)))"
 _LAUNCH = "unhex(repeat('0a', 16))"
@@ -56,12 +59,12 @@ FROM (
 )"""
 
 
-def _huge(number: int, parent: str) -> str:
+def _huge(number: int, parent: str, lasts: str) -> str:
     return f"""
 INSERT INTO spans ({_COLUMNS})
 SELECT 'default', '{RUN}', {_LAUNCH}, rank, 'node-0', {_OF_RANK}, 100 + intDiv(n, 2000), n % 2000, {_WEEK}, {RANKS},
     n + 1, 9, {number + 1}, if(n = 0, 0, {parent}), concat('op-', toString(n % 37)), 1 + n % 12, 1,
-    {BEGIN} + 60000000000 + n * 10000, multiIf(n = 0, 20000000000, n <= 300, 10000000000, 1000000), {42 + number},
+    {BEGIN} + 60000000000 + n * 10000, {lasts}, {42 + number},
     'rollout/op', 0, 0
 FROM (SELECT number AS n, toInt32(number % 4) AS rank FROM numbers({SPANS}))"""
 
@@ -91,8 +94,8 @@ FROM (SELECT toInt32(number) AS rank FROM numbers({RANKS}))"""
 def fill(client: Client) -> None:
     """Fills a migrated store."""
     client.command(STEP_SPANS)
-    for number, parent in enumerate(SHAPES.values()):
-        client.command(_huge(number, parent))
+    for number, (parent, lasts) in enumerate(SHAPES.values()):
+        client.command(_huge(number, parent, lasts))
     for statement in (INDEX, LEDGER, CLOCKS):
         client.command(statement)
 
