@@ -46,16 +46,16 @@ _CLOSES = {"(": ")", "[": "]"}
 
 _NAMES = """
     abs any anyLast argMax argMaxIf argMin argMinIf array arrayAvg arrayCount arrayDistinct arrayElement arrayFilter
-    arrayJoin arrayLast arrayMap arrayMax arrayMin arrayPopFront arrayPushBack arrayReduce arrayReverseSort arraySlice
-    arraySort arrayStringConcat arraySum assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr
-    bitShiftLeft cast concat count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage extract floor
-    greatest groupArray groupArrayIf groupArrayLast groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex
-    if ifNull indexOf intDiv isFinite isInfinite isNaN isNotNull isNull JSONExtractRaw JSONExtractString least length
-    log10 log2 lower mapContains mapKeys mapValues match max min modulo moduloOrZero multiIf notEmpty now64 Nullable
-    nullIf position quantileExactInclusive range reinterpretAsFixedString replaceAll reverse round roundBankers
-    row_number simpleLinearRegression splitByString sqrt startsWith stddevPopStable sum toFloat64 toFloat64OrNull
-    toInt128 toInt64 toInt64OrZero toNullable toString toUInt128 toUInt16 toUInt32 toUInt64 toUInt8
-    toUnixTimestamp64Nano tuple tupleElement unhex uniqExact uniqExactIf
+    arrayJoin arrayLast arrayMap arrayMax arrayMin arrayPopFront arrayPushBack arrayReduce arraySlice arraySort
+    arrayStringConcat arraySum assumeNotNull avg bitAnd bitmapAndnot bitmapBuild bitmapToArray bitOr bitShiftLeft cast
+    concat count countEqual countIf empty emptyArrayUInt64 exponentialMovingAverage extract floor greatest groupArray
+    groupArrayIf groupArrayLast groupArraySorted groupBitmapState groupUniqArray groupUniqArrayArray has hasAny hex if
+    ifNull indexOf intDiv isFinite isInfinite isNaN isNotNull isNull JSONExtractRaw JSONExtractString least length log10
+    log2 lower mapContains mapKeys mapValues match max min modulo moduloOrZero multiIf notEmpty now64 Nullable nullIf
+    position quantileExactInclusive range reinterpretAsFixedString replaceAll reverse round roundBankers row_number
+    simpleLinearRegression splitByString sqrt startsWith stddevPopStable sum toFloat64 toFloat64OrNull toInt128 toInt64
+    toInt64OrZero toNullable toString toUInt128 toUInt16 toUInt32 toUInt64 toUInt8 toUnixTimestamp64Nano tuple
+    tupleElement unhex uniqExact uniqExactIf
 """
 _FUNCTIONS = frozenset(_NAMES.lower().split())
 """What may stand before a parenthesis, in small letters; none of it reads anything."""

@@ -5,11 +5,11 @@ FROM (
   LEFT JOIN (
     SELECT "run_id" AS match__k0, "incarnation" AS match__k1, "seq" AS match__k2, "idx" AS match__k3, toNullable("collective_wait_charged") AS match__v0
     FROM (
-      SELECT run_id, own.6 AS incarnation, own.7 AS seq, own.8 AS idx, collective_arrived, if(is_whole, final.1 - arrivals[-1].1, NULL) AS collective_skew, if(is_whole, final.1 - own.1, NULL) AS collective_wait, if(is_charged AND own = final, toInt64(waited), NULL) AS collective_wait_charged
+      SELECT run_id, own.6 AS incarnation, own.7 AS seq, own.8 AS idx, collective_arrived, collective_skew, if(is_whole, final.1 - own.1, NULL) AS collective_wait, if(own = final, charged, NULL) AS collective_wait_charged
       FROM (
-         SELECT run_id, arrivals, collective_arrived, is_whole, final, is_charged, waited, arrayJoin(arrivals) AS own
+         SELECT run_id, collective_arrived, collective_skew, is_whole, final, charged, arrayJoin(arrivals) AS own
         FROM (
-           SELECT run_id, arrayReverseSort(groupArray(arrival)) AS arrivals, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, length(arrivals) = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, arrivals[1] AS final, arrivals[2] AS before, collective_arrived = 1 OR final.4 = before.4 OR final.1 - before.1 > final.3 + before.3 AS is_certain, arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited, is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
+           SELECT run_id, groupArray(arrival) AS arrivals, groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4))[2] AS before, max(arrival) AS final, min(arrival) AS first, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, count() = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, collective_arrived = 1 OR final.4 = before.4 OR final.1 + before.1 > final.3 + before.3 AS is_certain, toInt128(final.1) * count() - sum(toInt128(arrival.1)) AS waited, if(is_whole, final.1 - first.1, NULL) AS collective_skew, if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
           FROM (
              SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, measured > 0, incarnation, seq, idx ) AS arrival
             FROM (
@@ -55,11 +55,11 @@ FROM (
   LEFT JOIN (
     SELECT "run_id" AS match__k0, "incarnation" AS match__k1, "seq" AS match__k2, "idx" AS match__k3, toNullable("collective_wait_charged") AS match__v0
     FROM (
-      SELECT run_id, own.6 AS incarnation, own.7 AS seq, own.8 AS idx, collective_arrived, if(is_whole, final.1 - arrivals[-1].1, NULL) AS collective_skew, if(is_whole, final.1 - own.1, NULL) AS collective_wait, if(is_charged AND own = final, toInt64(waited), NULL) AS collective_wait_charged
+      SELECT run_id, own.6 AS incarnation, own.7 AS seq, own.8 AS idx, collective_arrived, collective_skew, if(is_whole, final.1 - own.1, NULL) AS collective_wait, if(own = final, charged, NULL) AS collective_wait_charged
       FROM (
-         SELECT run_id, arrivals, collective_arrived, is_whole, final, is_charged, waited, arrayJoin(arrivals) AS own
+         SELECT run_id, collective_arrived, collective_skew, is_whole, final, charged, arrayJoin(arrivals) AS own
         FROM (
-           SELECT run_id, arrayReverseSort(groupArray(arrival)) AS arrivals, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, length(arrivals) = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, arrivals[1] AS final, arrivals[2] AS before, collective_arrived = 1 OR final.4 = before.4 OR final.1 - before.1 > final.3 + before.3 AS is_certain, arraySum(other -> toInt128(final.1 - other.1), arrivals) AS waited, is_whole AND is_certain AND waited <= 9223372036854775807 AS is_charged
+           SELECT run_id, groupArray(arrival) AS arrivals, groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4))[2] AS before, max(arrival) AS final, min(arrival) AS first, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, count() = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, collective_arrived = 1 OR final.4 = before.4 OR final.1 + before.1 > final.3 + before.3 AS is_certain, toInt128(final.1) * count() - sum(toInt128(arrival.1)) AS waited, if(is_whole, final.1 - first.1, NULL) AS collective_skew, if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
           FROM (
              SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, measured > 0, incarnation, seq, idx ) AS arrival
             FROM (
