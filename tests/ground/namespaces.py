@@ -1,7 +1,6 @@
 """Nodes of a cluster on one machine: network namespaces, each with one link to here that can be cut."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +30,6 @@ class NodeSpace:
         self.here, self._there = f"{NET}.{number}.1", f"{NET}.{number}.2"
         self.name = f"rs-{os.getpid()}-{number}"
         self._link = f"rs{os.getpid() % 100_000}n{number}"
-        if shutil.which("ip") is None:
-            raise NotAllowedError("there is no program `ip`")
         _ip("netns", "add", self.name)
         try:
             self._connect()
@@ -62,6 +59,22 @@ class NodeSpace:
         """Brings it up again."""
         _ip("link", "set", self._link, "up")
 
+    def limit(self, rate: str) -> None:
+        """Lets no more than that through it, either way: 20mbit.
+
+        Raises:
+            NotAllowedError: The kernel, or this user, cannot.
+        """
+        # tbf, as kernels are built without netem more often. The bucket is less than one message of a test.
+        shape = ("root", "tbf", "rate", rate, "burst", "32kb", "latency", "400ms")
+        _run("tc", "qdisc", "replace", "dev", self._link, *shape)
+        _run("tc", "-n", self.name, "qdisc", "replace", "dev", f"{self._link}p", *shape)
+
+    @property
+    def interfaces(self) -> tuple[str, str]:
+        """The link's name at this end and at that one."""
+        return self._link, f"{self._link}p"
+
     def remove(self) -> None:
         """Removes the namespace and the link; what runs in there has ended."""
         subprocess.run(["ip", "link", "del", self._link], capture_output=True, check=False)
@@ -69,6 +82,13 @@ class NodeSpace:
 
 
 def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, check=False, text=True)
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, text=True)
+    except FileNotFoundError:
+        raise NotAllowedError(f"there is no program `{command[0]}`") from None
     if done.returncode:
-        raise NotAllowedError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise NotAllowedError(f"{' '.join(command)}: {done.stderr.strip()}")

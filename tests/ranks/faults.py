@@ -11,7 +11,11 @@ BLOCKS = 4
 """Blocks of the trained network: `blocks.0` to `blocks.3`."""
 
 COUNTS = 1000
-"""Elements of the all-reduce that the training loop itself does in each step."""
+"""Elements of the two collectives that the training loop itself does in each step, where nothing else is said."""
+
+
+NODE = "TEST_NODE"
+"""Variable that names the network namespace of a rank; empty: the machine's own."""
 
 
 class Kind(StrEnum):
@@ -37,6 +41,9 @@ class Kind(StrEnum):
 
     KILL = "kill"
     """SIGKILL."""
+
+    LINK = "link"
+    """The link between the nodes is slow from here on; whoever looks on makes it so."""
 
     RAISE = "raise"
     """An error of its own code."""
@@ -77,13 +84,13 @@ class Plan:
     Attributes:
         steps: How many steps it has, where nothing ends it before.
         faults: What goes wrong in it.
-        work_ms: How long each rank computes at least in a step, so that a delay has something to stand out from.
+        counts: Elements of the collectives of the loop itself.
         gate: File without which no rank begins the step of the first fault: who looks on is ready then; "": none.
     """
 
     steps: int
     faults: tuple[Fault, ...] = field(default=())
-    work_ms: int = 0
+    counts: int = COUNTS
     gate: str = ""
 
     def is_gated(self, step: int) -> bool:

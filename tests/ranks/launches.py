@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tests.ground.namespaces import NodeSpace
 from tests.ground.processes import Child, alive, free_port, python, wait_until
 from tests.ground.stacks import Stack
-from tests.ranks.faults import RANKS, Ended, Fault, Order, Plan
+from tests.ranks.faults import COUNTS, NODE, RANKS, Ended, Fault, Order, Plan
 
 LOADED_S = 120.0
 """How long loading torch may take on a busy machine."""
@@ -38,13 +39,17 @@ class Launch:
 
     def open(self) -> None:
         """Lets the first fault happen, once the agent has said of every rank where it stands."""
+        self.await_seen()
+        assert self._gate
+        self._gate.touch()
+
+    def await_seen(self) -> None:
+        """Returns when the agent has said of every rank where it stands."""
 
         def is_seen() -> bool:
             return {process["rank"] for process in self.get("/hang")["processes"]} == set(range(RANKS))
 
         wait_until(lambda: self.is_known() and is_seen(), timeout_s=PATIENCE_S, every_s=0.2, what="standings")
-        assert self._gate
-        self._gate.touch()
 
     def is_known(self) -> bool:
         """Whether the store has heard of the run."""
@@ -123,19 +128,29 @@ class Nursery:
             self._connection = Connection(listener.accept()[0].detach())
         self._connection.recv()
 
-    def train(self, name: str, *faults: Fault, steps: int, work_ms: int = 0, is_gated: bool = False) -> Launch:
+    def train(
+        self,
+        name: str,
+        *faults: Fault,
+        steps: int,
+        is_gated: bool = False,
+        over: NodeSpace | None = None,
+        counts: int = COUNTS,
+    ) -> Launch:
         """Starts a training of four ranks.
 
         Args:
             name: Begins its run id.
             *faults: What goes wrong.
             steps: How many steps it has.
-            work_ms: How long each rank computes at least in a step.
             is_gated: Whether the first fault waits for `Launch.open`.
+            over: A node on which the upper half of the ranks runs.
+            counts: Elements of the collectives of the loop itself.
         """
         run = _named(name)
         gate = self._folder / f"{run}.gate"
-        return self._started(run, Plan(steps, faults, work_ms, str(gate) if is_gated else ""), gate=gate)
+        plan = Plan(steps, faults, counts, str(gate) if is_gated else "")
+        return self._started(Order(run, self._environs(run, over), plan), gate=gate)
 
     def run(self, module: str, *arguments: str) -> Launch:
         """Starts any program that trains, on four ranks.
@@ -145,15 +160,25 @@ class Nursery:
             *arguments: Its command line.
         """
         run = _named(module.rpartition(".")[2].replace("_", "-"))
-        return self._started(run, Plan(0), program=(module, *arguments))
+        return self._started(Order(run, self._environs(run), Plan(0), (module, *arguments)))
 
-    def _started(self, run: str, plan: Plan, *, program: tuple[str, ...] = (), gate: Path | None = None) -> Launch:
+    def _environs(self, run: str, over: NodeSpace | None = None) -> tuple[dict[str, str], ...]:
+        """Each rank's environment."""
         common = {**self._stack.environ, **self._meeting(), "RANKSCOPE_RUN_ID": run}
-        environs = tuple({**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(RANKS))
-        self._connection.send(Order(run, environs, plan, program))
+        ranks = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(RANKS)]
+        if over:
+            for rank, environ in enumerate(ranks):
+                is_there = rank >= RANKS // 2
+                environ["GLOO_SOCKET_IFNAME"] = over.interfaces[is_there]
+                environ["MASTER_ADDR"] = over.here
+                environ[NODE] = over.name if is_there else ""
+        return tuple(ranks)
+
+    def _started(self, order: Order, *, gate: Path | None = None) -> Launch:
+        self._connection.send(order)
         while isinstance(answer := self._connection.recv(), Ended):
             self._statuses[answer.pid] = answer.status
-        launch = Launch(self._stack, run, answer, gate=gate, ended=self._ended)
+        launch = Launch(self._stack, order.name, answer, gate=gate, ended=self._ended)
         self._launches.append(launch)
         return launch
 

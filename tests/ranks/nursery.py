@@ -17,10 +17,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tests.ranks.faults import Ended, Order
+from tests.ranks.faults import NODE, Ended, Order
 from tests.ranks.training import train
 
 PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
 LOOK_S = 0.1
 LOADED = ("torch._dynamo", "torch.profiler._cupti_monitor")
 """What torch loads at the first DDP and the first step."""
@@ -47,7 +49,7 @@ def _forked(order: Order, rank: int, folder: Path) -> int:
     pid = os.fork()
     if pid:
         return pid
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _call(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
     status = 1
     try:
         _become(order.environs[rank], folder / f"{order.name}-{rank}.log")
@@ -76,6 +78,14 @@ def _become(environ: Mapping[str, str], log: Path) -> None:
     os.dup2(held, 2)
     os.environ.clear()
     os.environ.update(environ)
+    if node := environ.get(NODE):
+        with Path(f"/var/run/netns/{node}").open() as space:
+            _call(LIBC.setns(space.fileno(), CLONE_NEWNET))
+
+
+def _call(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), "a system call failed")
 
 
 def _reaped() -> list[Ended]:

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 import rankscope
-from tests.ranks.faults import BLOCKS, COUNTS, Kind, Plan
+from tests.ranks.faults import BLOCKS, Kind, Plan
 
 WIDTH, BATCH = 16, 8
 BEYOND_FLOAT32 = 2.0**130
@@ -104,7 +104,6 @@ class Training:
             assert isinstance(block, Block)
             block.gain = BEYOND_FLOAT32 if overflow and overflow.block == number else 1.0
         self._optimizer.zero_grad()
-        time.sleep(self._plan.work_ms / 1e3)
         self._criterion(self.model(inputs), inputs[:, :1]).backward()
         if not overflow_anywhere(self._plan, step):
             self._optimizer.step()
@@ -122,13 +121,14 @@ class Training:
 
     def _agree(self, step: int) -> None:
         """The two collectives of the loop itself: what was seen is summed up, the next rate is told by rank 0."""
+        counts = self._plan.counts
         if self._plan.due(Kind.SKIP, self._rank, step):
             write_report()
         if self._plan.due(Kind.REORDER, self._rank, step):
-            dist.broadcast(torch.zeros(COUNTS), 0)
-        dist.all_reduce(torch.ones(COUNTS - bool(self._plan.due(Kind.SIZE, self._rank, step))))
+            dist.broadcast(torch.zeros(counts), 0)
+        dist.all_reduce(torch.ones(counts - bool(self._plan.due(Kind.SIZE, self._rank, step))))
         if not self._plan.due(Kind.REORDER, self._rank, step):
-            dist.broadcast(torch.zeros(COUNTS), 0)
+            dist.broadcast(torch.zeros(counts), 0)
 
 
 def overflow_anywhere(plan: Plan, step: int) -> bool:
