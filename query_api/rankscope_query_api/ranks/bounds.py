@@ -7,7 +7,7 @@ with the gateways say. Errors are then those against one of the clocks, which is
 Promises: what does not fit together makes errors greater, never smaller, and is said.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,27 +61,22 @@ def refined(correction: Correction, meetings: Sequence[Sequence[Passage]]) -> Re
 
 def _frame(correction: Correction, meetings: Sequence[Sequence[Passage]]) -> str | None:
     """The clock that the others are held against: the surest that is in most of the collectives."""
-    met: dict[str, int] = defaultdict(int)
-    error: dict[str, int] = {}
-    for passage in (passage for passages in meetings for passage in passages):
-        found = correction.at(passage.incarnation, passage.entry_ns)
-        if found is not None:
-            clock = correction.clock_of(passage.incarnation)
-            met[clock] += 1
-            error[clock] = max(error.get(clock, 0), found[1])
-    return min(met, key=lambda clock: (-met[clock], error[clock], clock), default=None)
+    met = Counter(correction.clock_of(passage.incarnation) for passages in meetings for passage in passages)
+    first = {
+        correction.clock_of(passage.incarnation): passage for passages in reversed(meetings) for passage in passages
+    }
+    placed = {clock: correction.at(passage.incarnation, passage.entry_ns) for clock, passage in first.items()}
+    error = {clock: found[1] for clock, found in placed.items() if found is not None}
+    return min(error, key=lambda clock: (-met[clock], error[clock], clock), default=None)
 
 
 def _by_time(correction: Correction, meetings: Sequence[Sequence[Passage]]) -> list[list[Sequence[Passage]]]:
     found: dict[int, list[Sequence[Passage]]] = defaultdict(list)
     for passages in meetings:
-        known = [
-            passage.entry_ns + placed[0]
-            for passage in passages
-            if (placed := correction.at(passage.incarnation, passage.entry_ns)) is not None
-        ]
-        if known:
-            found[min(known) // WINDOW_NS].append(passages)
+        placed = ((passage, correction.at(passage.incarnation, passage.entry_ns)) for passage in passages)
+        known = next((passage.entry_ns + at[0] for passage, at in placed if at is not None), None)
+        if known is not None:
+            found[known // WINDOW_NS].append(passages)
     return [found[window] for window in sorted(found)]
 
 
@@ -170,13 +165,14 @@ class _Window:
 
     def _meet(self, passed: Mapping[str, tuple[int, int]]) -> None:
         """Whoever left, left after each had come."""
-        left = [self._high[clock] + exit_ns for clock, (_, exit_ns) in passed.items() if self._high[clock] < _ENDLESS]
-        came = [self._low[clock] + entry_ns for clock, (entry_ns, _) in passed.items() if self._low[clock] > -_ENDLESS]
+        low, high = self._low, self._high
+        left = min((high[clock] + times[1] for clock, times in passed.items() if high[clock] < _ENDLESS), default=None)
+        came = max((low[clock] + times[0] for clock, times in passed.items() if low[clock] > -_ENDLESS), default=None)
         for clock, (entry_ns, exit_ns) in passed.items():
-            if left:
-                self._high[clock] = min(self._high[clock], min(left) - entry_ns)
-            if came:
-                self._low[clock] = max(self._low[clock], max(came) - exit_ns)
+            if left is not None and left - entry_ns < high[clock]:
+                high[clock] = left - entry_ns
+            if came is not None and came - exit_ns > low[clock]:
+                low[clock] = came - exit_ns
 
 
 def _by_clock(correction: Correction, passages: Sequence[Passage]) -> dict[str, tuple[int, int]]:

@@ -124,7 +124,9 @@ class Correction:
         self._lines = lines or {}
         self._frame_error_ns = frame_error_ns
         self._clocks = _Clocks(self._readings)
-        self._seen = frozenset(one.incarnation for one in self._readings)
+        self._of: dict[str, list[ClockReading]] = defaultdict(list)
+        for one in self._readings:
+            self._of[one.incarnation].append(one)
         by_server = Counter(server for server, _ in {(one.server, one.incarnation) for one in self._readings})
         self.server = min(by_server, key=lambda server: (-by_server[server], server), default="")
         self._tracks = _tracks(self._readings, self._clocks, server=self.server)
@@ -133,6 +135,10 @@ class Correction:
     def readings(self) -> Sequence[ClockReading]:
         """What was measured."""
         return self._readings
+
+    def of(self, incarnation: str) -> Sequence[ClockReading]:
+        """What was measured of one process."""
+        return self._of.get(incarnation, ())
 
     def refined(self, lines: Mapping[str, Sequence[Line]], *, frame_error_ns: int) -> "Correction":
         """The same with what else is known, by clock (`clock_of`)."""
@@ -144,7 +150,7 @@ class Correction:
 
     def is_foreign(self, incarnation: str) -> bool:
         """Whether a process's clock was held against a server only that nothing connects with the others'."""
-        return not self.is_measured(incarnation) and incarnation in self._seen
+        return not self.is_measured(incarnation) and incarnation in self._of
 
     def clock_of(self, incarnation: str) -> str:
         """The clock that told a process's times, by one of the processes that share it."""

@@ -20,6 +20,9 @@ router = APIRouter(prefix=PREFIX, tags=["runs"])
 MOST_CLOCKS = 256
 """That are held against each other by collectives; more nodes keep what their agents measured."""
 
+SURE_NS = 10**6
+"""Clocks that are known within a millisecond are as sure as collectives could make them, or nearly."""
+
 LAST_STEPS = 20
 """Of a run: their collectives are looked at for contradictions."""
 
@@ -80,13 +83,22 @@ async def correction_of(
         key: The run.
         launch: Launch id; None: all launches of the run.
         between: First and last raw time, ns since the epoch, that it is asked about; None: any.
-        steps: First and last step whose collectives refine it; None: nothing does.
+        steps: First and last step whose collectives refine it, where a clock is less sure than `SURE_NS`, or was not
+            measured; None: nothing does.
     """
     correction = Correction(await store.clocks.readings(key, launch, between=between))
     if not correction.server or launch is None or steps is None:
         return correction
     holders = await store.clocks.holders(key, launch)
+    if all(_is_sure(correction, one) for one in holders if not one.is_worker):
+        return correction
     return (await _refined(store, key, correction, of=(launch, holders), steps=steps)).correction
+
+
+def _is_sure(correction: Correction, holder: ClockHolder) -> bool:
+    last = _last(correction, holder)
+    found = None if last is None else correction.at(holder.incarnation, last.at_ns)
+    return found is not None and found[1] <= SURE_NS
 
 
 async def _refined(
@@ -130,8 +142,11 @@ def unmeasured_ranks(correction: Correction, holders: Sequence[ClockHolder]) -> 
 
 
 def _items(correction: Correction, holders: Sequence[ClockHolder]) -> list[Json]:
-    last = {one.incarnation: one for one in sorted(correction.readings, key=lambda one: one.at_ns)}
-    return [_item(correction, holder, reading=last.get(holder.incarnation)) for holder in holders]
+    return [_item(correction, holder, reading=_last(correction, holder)) for holder in holders]
+
+
+def _last(correction: Correction, holder: ClockHolder) -> ClockReading | None:
+    return max(correction.of(holder.incarnation), key=lambda one: one.at_ns, default=None)
 
 
 def _item(correction: Correction, holder: ClockHolder, *, reading: ClockReading | None) -> dict[str, Json]:
