@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 READ_AT = 0.92
 """Share of the recorder's ring that may be new, with what another step adds, before it is read."""
 
-MOST_READINGS = 8
-"""Readings that wait for the sealing thread before rows are made of them where they were taken."""
+MOST_READINGS = 64
+"""Readings of 60 KB that wait for the sealing thread before rows are made of them where they were taken: it comes once
+a second, and meanwhile thousands of collectives may have been."""
 
 MOST_NOTES = 2_000
 """Notes that wait before rows are made of them."""
@@ -261,9 +262,10 @@ class Collectives:
             group = self._groups.known(pg)
             if group is not None and not group.is_gone:
                 self._tell(group, pg, enqueued=enqueued, completed=completed)
-        numbers, _ = self._counted()
+        numbers, is_mixed = self._counted()
         is_stale = self._recording.mono_ns() - self._taken_ns >= BEAT_STALE_NS
-        if is_stale and (numbers > self._numbers or self._calls.waiting):
+        is_new = numbers > self._numbers or bool(self._calls.waiting)
+        if (is_stale and is_new) or self._is_due(numbers, is_mixed=is_mixed):
             self._take(numbers)
         self._settle()
 

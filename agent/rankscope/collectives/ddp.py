@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rankscope._labels import text_of
 from rankscope.collectives.calls import FUTURE_EVERY, Calls
-from rankscope.collectives.groups import Group, Groups
+from rankscope.collectives.groups import Group, Groups, number_of
 from rankscope.collectives.merge import Backward, Ends
 
 if TYPE_CHECKING:
@@ -107,46 +107,45 @@ class DataParallel:
             if not self._recording.armed or not callable(hook):
                 real(module, state, hook)
                 return
-            real(module, state, self._observed(weakref.ref(module), hook))
+            real(module, state, self._observed(module, hook))
             hooks = getattr(module, "_comm_hooks", None)
             if hooks:
                 hooks[-1] = (hook, state)  # who asks DDP for its hook gets the one that was registered
 
         return register_comm_hook
 
-    def _observed(self, module: "weakref.ref[DistributedDataParallel]", hook: Callable[..., Any]) -> Callable[..., Any]:
+    def _observed(self, module: DistributedDataParallel, hook: Callable[..., Any]) -> Callable[..., Any]:
+        of = weakref.ref(module)
+        # As long as DDP keeps the hook it keeps the group, too.
+        process_group = cast("Any", module.process_group)
+        inside = self._calls.inside
+
         @wraps(hook)
         def observed(state: object, bucket: Any) -> Any:
             if is_compiling() or not self._recording.armed:
                 return hook(state, bucket)
-            before = self._number(module)
-            self._calls.inside.hook = True
+            before = number_of(process_group)
+            inside.hook = True
             try:
                 future = hook(state, bucket)
             finally:
-                self._calls.inside.hook = False
-            self._watch(module, bucket, future=future, before=before)
+                inside.hook = False
+            number = number_of(process_group)
+            if before < number and not number % FUTURE_EVERY:
+                self._watch((process_group, number), of(), bucket=bucket, future=future)
             return future
 
         return observed
 
-    def _number(self, module: "weakref.ref[DistributedDataParallel]") -> int:
+    def _watch(
+        self, call: tuple[Any, int], module: DistributedDataParallel | None, *, bucket: Any, future: Any
+    ) -> None:
         try:
-            return cast("Any", module()).process_group._get_sequence_number_for_group()
-        except Exception:  # noqa: BLE001  # no such module or group any more
-            return -1
-
-    def _watch(self, of: "weakref.ref[DistributedDataParallel]", bucket: Any, *, future: Any, before: int) -> None:
-        try:
-            module = of()
-            number = self._number(of)
-            if module is None or not 0 <= before < number or number % FUTURE_EVERY:
-                return
-            group = self._groups.of(module.process_group)
-            if not group.is_gloo:
+            group = self._groups.of(call[0])
+            if module is None or not group.is_gloo:
                 return  # a future of a device is done when it is enqueued
             name = self._name(module, bucket)
-            future.add_done_callback(partial(self._is_over, (group, number), name))
+            future.add_done_callback(partial(self._is_over, (group, call[1]), name))
         except Exception as error:  # noqa: BLE001  # the user's hook has done its work
             self._recording.note_fault(f"{type(error).__qualname__} after a communication hook: {text_of(error)}")
 

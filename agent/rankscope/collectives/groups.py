@@ -136,7 +136,7 @@ class Groups:
             recorded: Of each group in the recorder so far its name and its last number. Of several of a name the last
                 may be the one that is there, unless that has not come so far.
         """
-        numbers = {group.name: _number_of(process_group) for group, process_group in self.refresh()}
+        numbers = {group.name: number_of(process_group) for group, process_group in self.refresh()}
         last = {name: pg for pg, (name, _) in sorted(recorded.items())}
         for pg, (name, number) in recorded.items():
             is_there = last[name] == pg and number <= numbers.get(name, 0)
@@ -187,10 +187,11 @@ class Groups:
             return False
 
 
-def _number_of(process_group: ProcessGroup) -> int:
+def number_of(process_group: ProcessGroup) -> int:
+    """How many operations a group was given; gloo counts p2p calls, too. 0 where it does not count, or is gone."""
     try:
         return process_group._get_sequence_number_for_group()
-    except Exception:  # noqa: BLE001  # a back end that does not count
+    except Exception:  # noqa: BLE001  # torch's back ends raise what they like
         return 0
 
 
