@@ -26,6 +26,9 @@ _SIGMA_OF_MAD = 1.4826
 _TAIL_STEPS = 16
 """Steps at the end from which the size of a loss is guessed before its beginning is known."""
 
+_NEARLY_ALL = 0.8
+"""Share of the steps of the longest recurrence."""
+
 _FEWEST = 5
 """Fewer other steps than these do not say how loud a run is."""
 
@@ -154,7 +157,7 @@ def find_stragglers(
         first: As there.
         thresholds: From where on somebody is called so.
     """
-    found = dict[int, Recurrence]()
+    found = defaultdict[int, list[Recurrence]](list)
     for cause in (None, *(one for one in CAUSES if one != "unknown")):
         losses = losses_of(meetings, charges, keys=keys, first=first, cause=cause)
         if losses.step_ns <= 0:
@@ -162,11 +165,16 @@ def find_stragglers(
         table = _Table(losses)
         for key in losses.by_key:
             recurrence = _recurrence(table, key, thresholds)
-            if recurrence is None:
-                continue
-            told = replace(recurrence, cause=cause or "")
-            found[key] = max(found.get(key, told), told, key=lambda one: (one.steps, one.cause != "", one.lost_ns))
-    return found
+            if recurrence is not None:
+                found[key].append(replace(recurrence, cause=cause or ""))
+    return {key: _most_telling(told) for key, told in found.items()}
+
+
+def _most_telling(told: Sequence[Recurrence]) -> Recurrence:
+    """The greatest by one cause, unless all causes together explain more steps by far: of a few none may be known."""
+    most = max(one.steps for one in told)
+    long = [one for one in told if one.steps >= _NEARLY_ALL * most]
+    return max(long, key=lambda one: (one.cause != "", one.lost_ns))
 
 
 class _Table:
