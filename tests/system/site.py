@@ -102,8 +102,8 @@ class Site:
         return part
 
     def add_agent(self, *, name: str = "agent", **more: str) -> Part:
-        """The node's agent, started."""
-        return self.add(name, self.command("agent"), **more)
+        """The node's agent, started; nobody's rows but the ranks', unless it is told to sample."""
+        return self.add(name, self.command("agent"), **{"RANKSCOPE_SAMPLE": "off", **more})
 
     def add_tiers(self) -> None:
         """One writer, one gateway, one agent."""
