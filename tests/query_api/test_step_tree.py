@@ -185,7 +185,7 @@ def test_starts_are_put_on_one_clock_and_processes_that_do_not_count_are_left_ou
         "step", "step", None, 1, 0, [0, 0, 1], [5, 6, 7], [1, 2, 3], [1, 2, 3], [0] * 3, [9, 8, 7], [100] * 3
     )
 
-    kept = settled(both, {6: 30, 7: -30}, frozenset({5}))
+    kept = settled(both, {6: 30, 7: -30}, left_out=frozenset({5}))
 
     assert (kept.ranks, kept.counts, kept.durations_ns, kept.starts_ns) == ([0, 1], [2, 3], [8, 7], [130, 70])
 
@@ -216,7 +216,7 @@ def test_a_path_1_000_names_deep_is_merged() -> None:
 def test_places_are_grouped_by_what_ranks_share_the_slowest_group_first() -> None:
     place = merged(totals("step", {0: 4, 1: 6, 2: 10, 3: 2})).places["step"]
 
-    groups = grouped(place, {0: 0, 1: 0, 2: 1}, {2: 7})
+    groups = grouped(place, {0: 0, 1: 0, 2: 1}, charged={2: 7})
 
     assert [(one.name, one.spread.ranks, one.spread.min_ns, one.spread.max_ns) for one in groups.shown] == [
         *((1, 1, 10, 10), (0, 2, 4, 6), (None, 1, 2, 2))
@@ -227,7 +227,7 @@ def test_places_are_grouped_by_what_ranks_share_the_slowest_group_first() -> Non
 def test_the_slowest_groups_are_shown_and_all_are_counted() -> None:
     place = merged(totals("step", {rank: rank for rank in range(1000)})).places["step"]
 
-    groups = grouped(place, {rank: rank for rank in range(1000)}, None)
+    groups = grouped(place, {rank: rank for rank in range(1000)}, charged=None)
 
     assert (len(groups.shown), groups.total, groups.shown[0].name) == (MOST_GROUPS, 1000, 999)
 

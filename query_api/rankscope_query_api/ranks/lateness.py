@@ -6,7 +6,7 @@ from rankscope_query_api.ranks.clocks import Moment, order
 
 
 def late_spans(
-    edges: Iterable[tuple[int, int]], begun: Sequence[Moment], durations_ns: Sequence[int]
+    edges: Iterable[tuple[int, int]], begun: Sequence[Moment], *, durations_ns: Sequence[int]
 ) -> frozenset[int]:
     """The spans that begin before their parent, or end after it, by more than their clocks' errors.
 

@@ -60,7 +60,7 @@ def reasons(absent: Sequence[int], known: Hearsay) -> list[MissingRank]:
     of_rank: defaultdict[int, list[HeardRank]] = defaultdict(list)
     for one in known.heard:
         of_rank[one.rank].append(one)
-    return [MissingRank(rank, *_reason(rank, of_rank.get(rank, ()), known)) for rank in absent]
+    return [MissingRank(rank, *_reason(rank, of_rank.get(rank, ()), known=known)) for rank in absent]
 
 
 def absences(absent: Iterable[int], causes: Mapping[int, str]) -> list[MissingRank]:
@@ -73,7 +73,7 @@ def absences(absent: Iterable[int], causes: Mapping[int, str]) -> list[MissingRa
     ]
 
 
-def _reason(rank: int, heard: Sequence[HeardRank], known: Hearsay) -> tuple[Reason, str]:
+def _reason(rank: int, heard: Sequence[HeardRank], *, known: Hearsay) -> tuple[Reason, str]:
     here = [one for one in heard if one.launch_id == known.launch_id]
     if not here:
         return _unheard(heard, known)

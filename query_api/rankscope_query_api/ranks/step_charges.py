@@ -10,7 +10,7 @@ from rankscope_query_api.step_rows import StepCharges
 
 
 def step_charges(
-    meetings: Iterable[Meeting], charges: Iterable[Charge], ranks: Sequence[int], *, step: int
+    meetings: Iterable[Meeting], charges: Iterable[Charge], *, ranks: Sequence[int], step: int
 ) -> StepCharges | None:
     """What ranks are charged with at a step; None: no collective of it is known, so nothing is.
 

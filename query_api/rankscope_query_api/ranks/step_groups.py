@@ -31,7 +31,7 @@ class Groups:
     total: int
 
 
-def grouped(place: Place | None, names: Mapping[int, str | int | None], charged: Mapping[int, int] | None) -> Groups:
+def grouped(place: Place | None, names: Mapping[int, str | int | None], *, charged: Mapping[int, int] | None) -> Groups:
     """A place by groups of ranks.
 
     Args:
@@ -42,6 +42,6 @@ def grouped(place: Place | None, names: Mapping[int, str | int | None], charged:
     members: defaultdict[str | int | None, list[int]] = defaultdict(list)
     for rank in () if place is None else place.durations_ns:
         members[names.get(rank)].append(rank)
-    found = [Group(name, spread_of(place, ranks, charged)) for name, ranks in members.items()]
+    found = [Group(name, spread_of(place, ranks=ranks, charged=charged)) for name, ranks in members.items()]
     found.sort(key=lambda group: (-group.spread.max_ns, group.name is None, str(group.name)))
     return Groups(found[:MOST_GROUPS], len(found))

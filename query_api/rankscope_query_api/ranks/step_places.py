@@ -85,7 +85,7 @@ def path_with(path: str, microbatch: int | None) -> str:
     return "/".join((step, phase, f"microbatch {microbatch}", *rest))
 
 
-def settled(totals: PathTotals, offsets_ns: Mapping[int, int], left_out: AbstractSet[int]) -> PathTotals:
+def settled(totals: PathTotals, offsets_ns: Mapping[int, int], *, left_out: AbstractSet[int]) -> PathTotals:
     """What ranks did at one path, on one clock and without some processes.
 
     Args:
@@ -106,21 +106,21 @@ def places_of(totals: Sequence[PathTotals]) -> dict[str, Place]:
     places: dict[str, Place] = {}
     for one in totals:
         kept_apart = path_with(one.path, one.microbatch)
-        _place(places, kept_apart, one).add(one)
+        _place(places, kept_apart, of=one).add(one)
         if kept_apart != one.path and one.path.count("/") == 1:  # a phase: its own place has all its microbatches
-            _place(places, one.path, one).add(one)
+            _place(places, one.path, of=one).add(one)
     for path, place in places.items():
         if place.microbatch is not None and path.endswith(f"/microbatch {place.microbatch}"):
             place.name = f"microbatch {place.microbatch}"
     return places
 
 
-def _place(places: dict[str, Place], path: str, one: PathTotals) -> Place:
-    microbatch = one.microbatch if path != one.path else None
-    return places.setdefault(path, Place(one.name, one.kind, one.phase, microbatch))
+def _place(places: dict[str, Place], path: str, *, of: PathTotals) -> Place:
+    microbatch = of.microbatch if path != of.path else None
+    return places.setdefault(path, Place(of.name, of.kind, of.phase, microbatch))
 
 
-def spread_of(place: Place | None, ranks: Iterable[int] | None, charged: Mapping[int, int] | None) -> Spread:
+def spread_of(place: Place | None, *, ranks: Iterable[int] | None = None, charged: Mapping[int, int] | None) -> Spread:
     """How long ranks took at a place.
 
     Args:

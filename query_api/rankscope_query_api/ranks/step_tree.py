@@ -209,7 +209,7 @@ class _Growing:
             errors=place.errors,
             late=faults.late if faults else 0,
             orphans=faults.orphans if faults else 0,
-            spread=spread_of(place, None, charged_at(path, self._given.charges)),
+            spread=spread_of(place, charged=charged_at(path, self._given.charges)),
             missing_ranks=absences(absent, self._given.gap_causes),
             first_start_ns=first,
             last_start_ns=last,

@@ -49,23 +49,23 @@ class ClickHouseSpanWindow:
         self, key: RunKey, place: TracePlace, *, of: SpanPlace, limit: int
     ) -> Sequence[SpanPlace]:
         """See `SpanWindowReader`."""
-        where: dict[str, Value] = {**_of_span(key, place, of), "limit": limit, "parent": of.parent_span_id}
+        where: dict[str, Value] = {**_of_span(key, place, of=of), "limit": limit, "parent": of.parent_span_id}
         return _places(await self._clickhouse.select(SIBLINGS_BEFORE, where))
 
     async def roots_before(
         self, key: RunKey, place: TracePlace, *, of: SpanPlace, open_ids: Sequence[int], limit: int
     ) -> Sequence[SpanPlace]:
         """See `SpanWindowReader`."""
-        where: dict[str, Value] = {**_of_span(key, place, of), "limit": limit, "open": list(open_ids)}
+        where: dict[str, Value] = {**_of_span(key, place, of=of), "limit": limit, "open": list(open_ids)}
         return _places(await self._clickhouse.select(ROOTS_BEFORE, where))
 
     async def around(self, key: RunKey, place: TracePlace, *, of: SpanPlace, limit: int) -> Sequence[SpanPlace]:
         """See `SpanWindowReader`."""
-        where: dict[str, Value] = {**_of_span(key, place, of), "limit": limit}
+        where: dict[str, Value] = {**_of_span(key, place, of=of), "limit": limit}
         return _places(await self._clickhouse.select(AROUND, where))
 
 
-def _of_span(key: RunKey, place: TracePlace, of: SpanPlace) -> dict[str, Value]:
+def _of_span(key: RunKey, place: TracePlace, *, of: SpanPlace) -> dict[str, Value]:
     return {**of_trace(key, place), "start": of.start_ns, "span": of.span_id}
 
 

@@ -238,19 +238,20 @@ class ClickHouseStepTrees:
 
     async def processes(self, key: RunKey, launch: str, *, step: int) -> Sequence[StepProcess]:
         """See `StepTreeReader`."""
-        table = await self._clickhouse.select(PROCESSES, _of_step(key, launch, step))
+        table = await self._clickhouse.select(PROCESSES, _of_step(key, launch, step=step))
         return [StepProcess(*row) for row in zip(*table.columns, strict=True)]
 
     async def paths(self, key: RunKey, launch: str, *, step: int, has_copies: bool) -> Sequence[PathTotals]:
         """See `StepTreeReader`."""
         statement = PATHS_OF_FIRST_COPIES if has_copies else PATHS
         return [
-            _totals(row) for row in (await self._clickhouse.select(statement, _of_step(key, launch, step))).records()
+            _totals(row)
+            for row in (await self._clickhouse.select(statement, _of_step(key, launch, step=step))).records()
         ]
 
     async def edges(self, key: RunKey, launch: str, *, step: int, shifts: Sequence[ClockShift]) -> Sequence[EdgeFaults]:
         """See `StepTreeReader`."""
-        where = _of_step(key, launch, step)
+        where = _of_step(key, launch, step=step)
         if not (await self._clickhouse.select(ANY_FAULT, where)).columns[0][0]:
             return ()
         found = (await self._clickhouse.select(EDGES, {**where, **_shifting(shifts)})).records()
@@ -300,7 +301,7 @@ class ClickHouseStepTrees:
     async def with_later_steps(self, key: RunKey, launch: str, *, step: int, ranks: Sequence[int]) -> frozenset[int]:
         """See `StepTreeReader`."""
         last = min(step + LATER_STEPS, 2**63 - 1)
-        where: dict[str, Value] = {**_of_step(key, launch, step), "last": last, "ranks": list(ranks)}
+        where: dict[str, Value] = {**_of_step(key, launch, step=step), "last": last, "ranks": list(ranks)}
         return frozenset(row["rank"] for row in (await self._clickhouse.select(LATER, where)).records())
 
 
@@ -308,7 +309,7 @@ def _of_launch(key: RunKey, launch: str) -> dict[str, Value]:
     return {"project": key.project, "run": key.run, "launch": launch}
 
 
-def _of_step(key: RunKey, launch: str, step: int) -> dict[str, Value]:
+def _of_step(key: RunKey, launch: str, *, step: int) -> dict[str, Value]:
     return {**_of_launch(key, launch), "step": step}
 
 

@@ -74,9 +74,9 @@ async def show_window(
     )
     below = sorted({*children, *found.open_below(span)})[: query.around]
     held = await found.held([*line.ancestors, *row.shown, *below])
-    siblings = _items(found, held, row.shown, is_of_roots=row.is_of_roots)
-    above = _items(found, held, line.ancestors[::-1], is_of_roots=False)
-    shown_below = _items(found, held, below, is_of_roots=False)
+    siblings = _items(found, held, places=row.shown, is_of_roots=row.is_of_roots)
+    above = _items(found, held, places=line.ancestors[::-1], is_of_roots=False)
+    shown_below = _items(found, held, places=below, is_of_roots=False)
     marked = _Marked(above, siblings, shown_below, at=_place_of(query.span, siblings))
     return json_answer(
         {
@@ -185,7 +185,7 @@ async def _roots_beside(
     )
 
 
-def _items(found: OneTrace, held: Held, places: Sequence[SpanPlace], *, is_of_roots: bool) -> Sequence[dict[str, Json]]:
+def _items(found: OneTrace, held: Held, *, places: Sequence[SpanPlace], is_of_roots: bool) -> Sequence[dict[str, Json]]:
     return found.items(Level(Siblings(places, None), held, len(places), is_of_roots=is_of_roots))
 
 

@@ -12,7 +12,7 @@ from rankscope_proto.identity import step_trace_id
 from rankscope_proto.names import Phase, SpanKind, SpanStatus
 from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError
-from rankscope_query_api.ranks.clocks import Correction, Moment
+from rankscope_query_api.ranks.clocks import Moment
 from rankscope_query_api.ranks.lateness import late_spans
 from rankscope_query_api.ranks.missing import Hearsay, MissingRank, reasons
 from rankscope_query_api.ranks.step_charges import step_charges
@@ -21,6 +21,7 @@ from rankscope_query_api.ranks.step_order import RankClock
 from rankscope_query_api.ranks.step_places import settled
 from rankscope_query_api.ranks.step_tree import Given, MergedNode, MergedTree, charged_at, chosen, merge_step
 from rankscope_query_api.routes.asking import PREFIX, Paged, Run, StepNumber, launch_named, launches_of, store_of
+from rankscope_query_api.routes.clocks import correction_of
 from rankscope_query_api.routes.paging import Listing, listing_of
 from rankscope_query_api.routes.records import gap_json, span_hex, trace_hex
 from rankscope_query_api.routes.step_tree_json import node_json, tree_json
@@ -39,6 +40,9 @@ _PLACE_KEY = (int,)
 """Shape of the key of a tree's nodes: how many came before."""
 
 _MESH = "mesh."
+
+_STEPS_MET = 10
+"""Steps before one whose collectives tell of its clocks, too."""
 
 
 class TreeQuery(Paged):
@@ -115,7 +119,7 @@ async def _merged_answer(
 ) -> Response:
     processes = await store.step_trees.processes(asked.key, asked.launch.launch_id, step=asked.step)
     names = await _names(store, asked, by=query.by, processes=processes)
-    clock = await _clock(store, asked, processes)
+    clock = await _clock(store, asked, processes=processes)
     given, totals = await _read(store, asked, clock=clock, has_gaps=bool(gaps))
     tree = await asyncio.to_thread(merge_step, totals, given)
     nodes, after = _cut(tree.nodes, listing, limit=query.limit)
@@ -158,7 +162,7 @@ def _settled(totals: Sequence[PathTotals], clock: "_Clock") -> list[PathTotals]:
     numbers = {one.incarnation: one.number for one in clock.processes}
     offsets = {numbers[shift.incarnation]: shift.offset_ns for shift in clock.shifts}
     left_out = frozenset(one.number for one in chosen(clock.processes)[1])
-    found = [settled(one, offsets, left_out) for one in totals]
+    found = [settled(one, offsets, left_out=left_out) for one in totals]
     return [one for one in found if one.ranks]
 
 
@@ -173,7 +177,7 @@ async def _charges(store: TraceStore, asked: _Asked) -> StepCharges | None:
         return None
     waits = await waits_of(store, asked.key, launch.launch_id, steps=Steps(step, step))
     ranks = [key.ranks[0] for key in waits.keys]
-    return await asyncio.to_thread(step_charges, waits.meetings, waits.account.charges, ranks, step=step)
+    return await asyncio.to_thread(step_charges, waits.meetings, waits.account.charges, ranks=ranks, step=step)
 
 
 async def _reasons(
@@ -211,7 +215,7 @@ class _Clock(NamedTuple):
         for begun in sorted(self.moments.values(), key=_own_ns):
             first.setdefault(begun.clock, begun)
         return [
-            ClockShift(one.incarnation, _shift(one, own, first[own.clock]), own.error_ns, own.clock)
+            ClockShift(one.incarnation, _shift(one, own, first_of_clock=first[own.clock]), own.error_ns, own.clock)
             for one in self.processes
             for own in (self.moments[one.incarnation],)
         ]
@@ -239,15 +243,16 @@ def _own_ns(moment: Moment) -> int:
     return moment.at_ns if moment.own_ns is None else moment.own_ns
 
 
-def _shift(process: StepProcess, begun: Moment, first_of_clock: Moment) -> int:
+def _shift(process: StepProcess, begun: Moment, *, first_of_clock: Moment) -> int:
     to_server = 0 if first_of_clock.error_ns is None else first_of_clock.at_ns - _own_ns(first_of_clock)
     return _own_ns(begun) - process.start_ns + to_server
 
 
-async def _clock(store: TraceStore, asked: _Asked, processes: Sequence[StepProcess]) -> _Clock:
+async def _clock(store: TraceStore, asked: _Asked, *, processes: Sequence[StepProcess]) -> _Clock:
     starts = [one.start_ns for one in processes] or [0]
     window = (min(starts), max(starts))
-    correction = Correction(await store.clocks.readings(asked.key, asked.launch.launch_id, between=window))
+    steps = (max(0, asked.step - _STEPS_MET), asked.step) if asked.launch.rows.get("collectives", 0) else None
+    correction = await correction_of(store, asked.key, asked.launch.launch_id, between=window, steps=steps)
     moments = {one.incarnation: correction.moment(one.incarnation, one.start_ns) for one in processes}
     return _Clock(processes, moments, correction.server)
 
@@ -277,7 +282,7 @@ async def _names(store: TraceStore, asked: _Asked, *, by: str | None, processes:
 def _groups(node: MergedNode, tree: MergedTree, *, names: Names | None) -> Groups | None:
     if names is None:
         return None
-    return grouped(tree.places.get(node.path), names, charged_at(node.path, tree.charges))
+    return grouped(tree.places.get(node.path), names, charged=charged_at(node.path, tree.charges))
 
 
 async def _rank_tree(
@@ -292,7 +297,7 @@ async def _rank_tree(
             code="unknown_rank",
         )
     found = await store.step_trees.processes(asked.key, launch, step=asked.step)
-    clock = await _clock(store, asked, [one for one in found if one.rank == rank])
+    clock = await _clock(store, asked, processes=[one for one in found if one.rank == rank])
     grown = await asyncio.to_thread(_grown, table, clock)
     shown, after = _cut(grown.places, listing, limit=query.limit)
     page = Page(
@@ -351,7 +356,7 @@ def _grown(table: Table, clock: _Clock) -> _Grown:
         for shift in (shifts[incarnation],)
     ]
     edges = [(parent, child) for parent, children in forest.children.items() for child in children]
-    late = late_spans(edges, begun, columns["duration"])
+    late = late_spans(edges, begun, durations_ns=columns["duration"])
     return _Grown(forest, list(forest.preorder()), begun, late)
 
 
