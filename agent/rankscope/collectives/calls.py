@@ -131,7 +131,8 @@ class Calls:
         """It has returned, or raised."""
         now_ns = self._now()
         try:
-            if note.ticket is not None and self._recording.beacon is not None:
+            # A call that raised is not over: where its group stands still is what a hang is judged by.
+            if note.ticket is not None and not is_failed and self._recording.beacon is not None:
                 self._recording.beacon.left(note.ticket, now_ns)
             note.is_failed = is_failed
             process_group, note.process_group = note.process_group, None
