@@ -116,7 +116,7 @@ async def waits_of(
     is_cut = len(kept) < sum(one.step >= 0 for one in reached)
     window = Window(launch, kept[-1].step if kept else 0, kept[0].step if kept else 0, with_outside=with_outside)
     extents = await store.meetings.extents(key, window)
-    correction = await _correction(store, key, launch, extents)
+    correction = await _correction(store, key, window, extents=extents)
     placed = _placed(keys, extents, correction)
     meetings = await store.meetings.meetings(key, window, placed=placed, limit=MOST_MATCHES)
     is_begin = steps.first is None and not is_cut
@@ -168,10 +168,10 @@ def _kept(reached: Sequence[StepReach]) -> tuple[list[StepReach], bool]:
 
 
 async def _correction(
-    store: TraceStore, key: RunKey, launch: str, extents: Mapping[str, tuple[int, int]]
+    store: TraceStore, key: RunKey, window: Window, /, *, extents: Mapping[str, tuple[int, int]]
 ) -> Correction:
     between = min(begin for begin, _ in extents.values()), max(end for _, end in extents.values())
-    return await correction_of(store, key, launch, between=between)
+    return await correction_of(store, key, window.launch, between=between, steps=(window.first, window.last))
 
 
 def _placed(keys: Sequence[Key], extents: Mapping[str, tuple[int, int]], correction: Correction) -> list[Placed]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from rankscope._block import Block
 from rankscope._clock import Clock, SystemClock
 from rankscope._export import SealedBatch
-from rankscope._host import boot_id
 from rankscope._identity import Identity
 from rankscope._seal import Sealer
 from rankscope.spool import SpoolHead, SpoolWriter
@@ -21,7 +20,10 @@ class Trainer:
         folder: The spool.
         identity: Who it is.
         batches: All it sealed.
+        boot_id: The boot that its headers name.
     """
+
+    boot_id = ""
 
     def __init__(
         self, root: Path, *, run_id: str = "r", rank: int = 0, key: str = "", pid: int = 0, endpoint: str = ""
@@ -35,7 +37,7 @@ class Trainer:
             world_size=rank + 1,
             node="n",
             pid=pid or os.getpid(),
-            boot_id=boot_id(),
+            boot_id=self.boot_id,
         )
         self._clock = self.make_clock()
         self._sealer = Sealer(self.identity, clock=self._clock)

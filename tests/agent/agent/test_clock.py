@@ -10,6 +10,7 @@ import pytest
 
 from rankscope._clock import SystemClock
 from rankscope._connection import Access
+from rankscope._host import boot_id
 from rankscope.agent.clock import Clocks
 from rankscope.agent.diary import Diaries
 from rankscope.agent.neighbours import Neighbours
@@ -109,6 +110,8 @@ def node(closing: ExitStack, root: Path, *gateways: ScriptedGateway) -> Node:
 
 def trainer(closing: ExitStack, root: Path, *, rank: int = 0, clock: SystemClock | None = None) -> Trainer:
     class Clocked(Trainer):
+        boot_id = boot_id()
+
         def make_clock(self) -> SystemClock:
             return clock or SystemClock()
 
