@@ -61,7 +61,7 @@ class Gpus:
                     yield Figure(name, value, device)
 
 
-def _errors(library: Any, gpu: Any, kind: int) -> int:
+def _errors(library: Any, gpu: Any, *, kind: int) -> int:
     return int(library.nvmlDeviceGetTotalEccErrors(gpu, kind, library.NVML_VOLATILE_ECC))
 
 
@@ -72,8 +72,8 @@ _FIGURES: dict[str, Callable[[Any, Any], float]] = {
     "gpu.temperature": lambda library, gpu: library.nvmlDeviceGetTemperature(gpu, library.NVML_TEMPERATURE_GPU),
     "gpu.clock_sm": lambda library, gpu: library.nvmlDeviceGetClockInfo(gpu, library.NVML_CLOCK_SM) * 1e6,
     "gpu.power": lambda library, gpu: library.nvmlDeviceGetPowerUsage(gpu) / 1000,
-    "gpu.ecc_corrected": lambda library, gpu: _errors(library, gpu, library.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-    "gpu.ecc_uncorrected": lambda library, gpu: _errors(library, gpu, library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+    "gpu.ecc_corrected": lambda library, gpu: _errors(library, gpu, kind=library.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+    "gpu.ecc_uncorrected": lambda library, gpu: _errors(library, gpu, kind=library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
 }
 """Name of each figure -> how it is asked for."""
 

@@ -105,13 +105,13 @@ class Sampler:
         shared = [*self._node.read(), *gpus.read()]
         for launch in dict.fromkeys(one.launch for one in living):
             ranks = [one for one in living if one.launch == launch]
-            self._write(ranks[0], [*shared, *self._of(ranks)], at_ns)
+            self._write(ranks[0], [*shared, *self._of(ranks)], at_ns=at_ns)
 
     def _of(self, ranks: Sequence[Neighbour]) -> Iterator[Figure]:
         for rank in ranks:
             yield from self._processes.read(rank)
 
-    def _write(self, neighbour: Neighbour, figures: Sequence[Figure], at_ns: int) -> None:
+    def _write(self, neighbour: Neighbour, figures: Sequence[Figure], *, at_ns: int) -> None:
         kept = figures[:MOST_FIGURES]
         if not kept:
             return
