@@ -96,7 +96,7 @@ class _Window:
             for clock, times in passed[-1].items():
                 own[clock] += times
         self._reach = {clock: (min(times), max(times)) for clock, times in own.items()}
-        self._base = {clock: _line(correction, clock, reach) for clock, reach in self._reach.items()}
+        self._base = {clock: _line(correction, clock, reach=reach) for clock, reach in self._reach.items()}
         self._wander = {clock: _wander_ns(self._base[clock], reach) for clock, reach in self._reach.items()}
         self._passed = [{clock: self._placed(clock, times) for clock, times in one.items()} for one in passed]
         self._low, self._high = self._first_bounds()
@@ -186,7 +186,7 @@ def _by_clock(correction: Correction, passages: Sequence[Passage]) -> dict[str, 
     return found
 
 
-def _line(correction: Correction, clock: str, reach: tuple[int, int]) -> Line:
+def _line(correction: Correction, clock: str, *, reach: tuple[int, int]) -> Line:
     """A clock over a window as the exchanges have it; its error is below 0 where they say nothing."""
     first_ns, last_ns = reach
     middle_ns = (first_ns + last_ns) // 2
