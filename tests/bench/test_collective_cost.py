@@ -29,7 +29,7 @@ from tests.bench.test_span_cost import NowhereExporter
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
 dist: Any = torch.distributed
-CALLS, COLLECTIVES, ROUNDS, WARM = 40, 4_000, 15, 1
+CALLS, COLLECTIVES, ROUNDS, WARM = 40, 4_000, 11, 1
 TARGET_US = 10.0
 
 Work = Callable[[], object]
