@@ -83,7 +83,7 @@ class Vigil:
         return rounds + 1 if told_ns == live.told_ns else 0
 
     async def _look(self, live: LiveLaunch) -> int:
-        looked = await look(self._store, live.key, live.launch)
+        looked = await look(self._store, live.key, launch=live.launch)
         new = 0
         for finding in findings_of(looked, live.launch):
             incarnation = finding.incarnation(live.key)
@@ -100,7 +100,7 @@ class Vigil:
     async def _is_new(self, key: RunKey, finding: Finding) -> bool:
         """Keeps a finding; whether nobody did before. Where it cannot be kept, it is as new as this service knows."""
         try:
-            return await keep(self._store, key, finding)
+            return await keep(self._store, key, finding=finding)
         except QueryError as error:
             self._complain(f"a finding is not kept: {error}")
             return True

@@ -49,7 +49,7 @@ def hang(  # noqa: PLR0913 - one for each option
         answer = client.get(f"/runs/{quoted(run)}/hang", **asked)
         while follow and answer["verdict"] is None and not _is_over(answer):
             await_reader(every)
-            answer = _again(client, run, asked) or answer
+            answer = _again(client, run, asked=asked) or answer
     if as_json:
         say_json(answer)
     else:
@@ -57,7 +57,7 @@ def hang(  # noqa: PLR0913 - one for each option
     return OK if answer["verdict"] is None else FAILED_IF
 
 
-def _again(client: Client, run: str, asked: Mapping[str, Parameter]) -> Json | None:
+def _again(client: Client, run: str, *, asked: Mapping[str, Parameter]) -> Json | None:
     """The next answer; None: the service does not answer just now."""
     try:
         return client.get(f"/runs/{quoted(run)}/hang", **asked)

@@ -48,11 +48,11 @@ def first_failure(failures: Sequence[Failure], moments: Mapping[str, Moment]) ->
     if not failures:
         return None
     own = [one for one in failures if not is_of_the_connection(one)] or list(failures)
-    first = [one for one in own if not _has_one_before(one, own, moments)]
+    first = [one for one in own if not _has_one_before(one, own, moments=moments)]
     after = [one for one in failures if one not in first]
     return FirstFailure(first, after, is_by_words=len(own) == 1 and len(failures) > 1)
 
 
-def _has_one_before(one: Failure, own: Sequence[Failure], moments: Mapping[str, Moment]) -> bool:
+def _has_one_before(one: Failure, own: Sequence[Failure], *, moments: Mapping[str, Moment]) -> bool:
     at = moments[one.incarnation]
     return any(order(moments[other.incarnation], at) == "before" for other in own if other is not one)

@@ -62,7 +62,9 @@ def origins(firsts: Sequence[FirstNonfinite], passages: Sequence[Passage]) -> Pr
     if len(ordered) < 2:
         return Provenance(ordered[0] if ordered else None, [], [], "alone")
     crossings = _Crossings(passages)
-    received = {first.incarnation: found for first in ordered if (found := _received(first, ordered, crossings))}
+    received = {
+        first.incarnation: found for first in ordered if (found := _received(first, ordered, crossings=crossings))
+    }
     roots = [first for first in ordered if first.incarnation not in received]
     by_collective = any(one.via is not None for one in received.values())
     basis: Basis = "collectives" if by_collective else "reduction"
@@ -101,7 +103,7 @@ class _Crossings:
         return None
 
 
-def _received(first: FirstNonfinite, firsts: Sequence[FirstNonfinite], crossings: _Crossings) -> Received | None:
+def _received(first: FirstNonfinite, firsts: Sequence[FirstNonfinite], *, crossings: _Crossings) -> Received | None:
     """From whom a process has its value, and over which collective; None: from nobody that is known."""
     others = [other for other in firsts if other.incarnation != first.incarnation]
     brought = [(passage, other) for other in others if (passage := crossings.first_from(other, first)) is not None]

@@ -287,14 +287,14 @@ class _Found:
         of_rank = {int(self.processes[incarnation]["rank_of"]): incarnation for incarnation in known}
         for rank, incarnation in sorted(of_rank.items()):
             own = sorted(by_process.get(incarnation, ()), key=lambda row: int(row["time"]))
-            yield self._standing(rank, incarnation, own) if own else self._ended(rank, incarnation)
+            yield self._standing(rank, incarnation, own=own) if own else self._ended(rank, incarnation)
 
     def _ended(self, rank: int, incarnation: str) -> Standing:
         process = self.processes[incarnation]
         heard_ns = int(process["heard"])
         return Standing(rank, incarnation, process["node_name"], "ended", heard_ns, heard_ns, None, 0)
 
-    def _standing(self, rank: int, incarnation: str, own: Sequence[Record]) -> Standing:
+    def _standing(self, rank: int, incarnation: str, *, own: Sequence[Record]) -> Standing:
         last = own[-1]
         told = int(last["time"])
         heard_ns = self.heard.get((last["agent"], last["seq"]), told)

@@ -62,14 +62,14 @@ async def check_run(request: Request, run: Run, *, query: Annotated[InProject, Q
     thresholds = thresholds_of(rules, body.thresholds)
     launches = await launches_of(store, key)
     launch = launch_named(launches, body.launch, among=[one.launch_id for one in launches]) or launches[-1]
-    judging, end = Judging(store, key, launch), asyncio.get_running_loop().time() + MOST_SECONDS
+    judging, end = Judging(store, key, launch=launch), asyncio.get_running_loop().time() + MOST_SECONDS
     findings, told = list[Finding](), list[Json]()
     for rule in rules:
         own = thresholds[rule.name]
         judged = await judging.judged(rule, own, end=end, limit=MOST_KEPT)
         findings += judged.findings
         told.append({**described(rule, own), **judged.as_json(), "found": len(judged.findings)})
-    kept = [await _kept(store, key, finding, may=may_keep(request)) for finding in findings]
+    kept = [await _kept(store, key, finding=finding, may=may_keep(request)) for finding in findings]
     gaps = await store.runs.gaps(key, sections=())
     return json_answer(
         {
@@ -83,19 +83,19 @@ async def check_run(request: Request, run: Run, *, query: Annotated[InProject, Q
     )
 
 
-async def _kept(store: TraceStore, key: RunKey, finding: Finding, *, may: bool) -> dict[str, Json]:
+async def _kept(store: TraceStore, key: RunKey, *, finding: Finding, may: bool) -> dict[str, Json]:
     shown: dict[str, Json] = {**finding.as_json(), "stored": False, "new": None, "why_not_stored": None}
     if not may:
         return {**shown, "why_not_stored": "the key may not write: it has neither the scope ingest nor admin"}
     try:
-        is_new = await keep(store, key, finding)
+        is_new = await keep(store, key, finding=finding)
     except QueryError as error:
         logger.warning("a finding is not kept: %s", error, extra={"rule": finding.rule, "code": error.code})
         return {**shown, "why_not_stored": "the store did not take it"}
     return {**shown, "stored": True, "new": is_new}
 
 
-async def keep(store: TraceStore, key: RunKey, finding: Finding) -> bool:
+async def keep(store: TraceStore, key: RunKey, *, finding: Finding) -> bool:
     """Keeps a finding; whether it is new.
 
     Raises:

@@ -51,7 +51,7 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
     launch_id = launch.launch_id if launch else ""
     times = await store.spans.step_times(key, launch_id, steps=query.steps, cells=_CELLS)
     straggler = await asyncio.to_thread(find_straggler, times)
-    nonfinite = await _nonfinite(store, key, launch_id)
+    nonfinite = await _nonfinite(store, key, launch=launch_id)
     gaps = await store.runs.gaps(key, sections=("spans", "tensor_stats"))
     kept = await store.findings.kept(key, launch=launch_id if query.launch else None, limit=query.limit)
     return json_answer(
@@ -70,8 +70,8 @@ async def show_findings(request: Request, run: Run, *, query: Annotated[Findings
     )
 
 
-async def _nonfinite(store: TraceStore, key: RunKey, launch: str) -> dict[str, Json] | None:
-    found = await traced(store, key, launch)
+async def _nonfinite(store: TraceStore, key: RunKey, *, launch: str) -> dict[str, Json] | None:
+    found = await traced(store, key, launch=launch)
     undecided = found.provenance.undecided
     first = found.provenance.origin or min(undecided, key=lambda one: (one.step or 0, one.rank), default=None)
     if first is None:

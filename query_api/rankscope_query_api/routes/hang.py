@@ -46,7 +46,7 @@ async def show_hang(request: Request, run: Run, *, query: Annotated[HangQuery, Q
     launches = await launches_of(store, key)
     launch = launch_named(launches, query.launch, among=[one.launch_id for one in launches])
     launch_id = launch.launch_id if launch is not None else ""
-    looked = await look(store, key, launch_id, thresholds=thresholds)
+    looked = await look(store, key, launch=launch_id, thresholds=thresholds)
     return json_answer(
         {
             "run_id": run,
@@ -56,7 +56,7 @@ async def show_hang(request: Request, run: Run, *, query: Annotated[HangQuery, Q
             "waiting": looked.verdict.waiting if looked.verdict else [],
             "processes": [_process_json(standing) for standing in looked.standings],
             "thresholds": thresholds,
-            "warnings": _warnings(looked, launch, thresholds),
+            "warnings": _warnings(looked, launch, thresholds=thresholds),
         }
     )
 
@@ -107,7 +107,7 @@ def _frames(stack: str) -> Json:
         return stack
 
 
-def _warnings(looked: Looked, launch: Launch | None, thresholds: Mapping[str, float]) -> Sequence[str]:
+def _warnings(looked: Looked, launch: Launch | None, *, thresholds: Mapping[str, float]) -> Sequence[str]:
     if not looked.standings:
         return ["no agent says where this launch's processes stand: it is over for a day, or runs without an agent"]
     told = {standing.rank for standing in looked.standings}

@@ -24,41 +24,41 @@ Judge = Callable[[TraceStore, RunKey, Launch, Mapping[str, Threshold]], Awaitabl
 
 
 async def _hang(
-    store: TraceStore, key: RunKey, launch: Launch, thresholds: Mapping[str, Threshold]
+    store: TraceStore, key: RunKey, launch: Launch, thresholds: Mapping[str, Threshold], /
 ) -> Sequence[Finding] | None:
     limits = {name: float(value) for name, value in thresholds.items()}
-    looked = await hanging.look(store, key, launch.launch_id, thresholds=limits)
+    looked = await hanging.look(store, key, launch=launch.launch_id, thresholds=limits)
     return hanging.findings_of(looked, launch.launch_id) if looked.standings else None
 
 
 async def _nonfinite(
-    store: TraceStore, key: RunKey, launch: Launch, _thresholds: Mapping[str, Threshold]
+    store: TraceStore, key: RunKey, launch: Launch, _thresholds: Mapping[str, Threshold], /
 ) -> Sequence[Finding] | None:
     if not launch.rows.get("tensor_stats"):
         return None
-    return spreading.findings_of(await spreading.traced(store, key, launch.launch_id), launch.launch_id)
+    return spreading.findings_of(await spreading.traced(store, key, launch=launch.launch_id), launch.launch_id)
 
 
 async def _first_failure(
-    store: TraceStore, key: RunKey, launch: Launch, _thresholds: Mapping[str, Threshold]
+    store: TraceStore, key: RunKey, launch: Launch, _thresholds: Mapping[str, Threshold], /
 ) -> Sequence[Finding] | None:
-    return failed.findings_of(await failed.first_failed(store, key, launch.launch_id), launch.launch_id)
+    return failed.findings_of(await failed.first_failed(store, key, launch=launch.launch_id), launch.launch_id)
 
 
 async def _straggler(
-    store: TraceStore, key: RunKey, launch: Launch, thresholds: Mapping[str, Threshold]
+    store: TraceStore, key: RunKey, launch: Launch, thresholds: Mapping[str, Threshold], /
 ) -> Sequence[Finding] | None:
     """By matched collectives; of a launch that has none by the times of its phases."""
     steps = int(thresholds["phase_steps"])
     own = {name: value for name, value in thresholds.items() if name != "phase_steps"}
-    waits = await waits_of(store, key, launch.launch_id, steps=Steps(), thresholds=_limits(own))
+    waits = await waits_of(store, key, launch=launch.launch_id, steps=Steps(), thresholds=_limits(own))
     if waits.window is not None:
-        return [_recurring(waits, number, launch, thresholds) for number in sorted(waits.stragglers)]
+        return [_recurring(waits, number, launch=launch, thresholds=thresholds) for number in sorted(waits.stragglers)]
     times = await store.spans.step_times(key, launch.launch_id, steps=steps, cells=CELLS)
     if not times:
         return None
     straggler = await asyncio.to_thread(find_straggler, times)
-    return [] if straggler is None else [_late(straggler, launch, thresholds)]
+    return [] if straggler is None else [_late(straggler, launch, thresholds=thresholds)]
 
 
 def _limits(given: Mapping[str, Threshold]) -> Thresholds:
@@ -67,7 +67,7 @@ def _limits(given: Mapping[str, Threshold]) -> Thresholds:
     return replace(DEFAULT, **{name: int(value) if name in whole else float(value) for name, value in given.items()})
 
 
-def _recurring(waits: Waits, number: int, launch: Launch, thresholds: Mapping[str, Threshold]) -> Finding:
+def _recurring(waits: Waits, number: int, *, launch: Launch, thresholds: Mapping[str, Threshold]) -> Finding:
     found, ranks = waits.stragglers[number], waits.keys[number].ranks
     causes = _causes(waits, number)
     cause = found.cause or max(causes, key=lambda name: causes[name], default="unknown")
@@ -110,7 +110,7 @@ def _causes(waits: Waits, number: int) -> Mapping[str, int]:
     return causes
 
 
-def _late(straggler: Straggler, launch: Launch, thresholds: Mapping[str, Threshold]) -> Finding:
+def _late(straggler: Straggler, launch: Launch, *, thresholds: Mapping[str, Threshold]) -> Finding:
     lost_ms = straggler.lost_ns / 1e6
     return Finding(
         rule=STRAGGLER,

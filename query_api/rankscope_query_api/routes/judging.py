@@ -64,11 +64,12 @@ class Judging:
         launch: The launch that judges look at, and that findings are of; queries ask the whole run.
     """
 
-    def __init__(self, store: TraceStore, key: RunKey, launch: Launch) -> None:
+    def __init__(self, store: TraceStore, key: RunKey, *, launch: Launch) -> None:
         self._store = store
         self._key = key
         self._launch = launch
         self._known: dict[str, bool] = {}
+        self._pages: dict[tuple[str, int], Page] = {}
 
     async def judged(self, rule: Rule, thresholds: Mapping[str, Threshold], *, end: float, limit: int) -> Judged:
         """What a rule says of the run.
@@ -90,7 +91,7 @@ class Judging:
                     return Judged(is_total_exact=False, why_not=_LACKS_DATA)
                 if not rule.guards:
                     page = await self._ask(rule.text(thresholds), limit=limit)
-                    return self._of_rows(rule, thresholds, page.items, total=page.total)
+                    return self._of_rows(rule, thresholds, rows=page.items, total=page.total)
                 return await self._guarded(rule, thresholds, limit=limit)
         except TimeoutError:
             return Judged(is_total_exact=False, why_not=_OUT_OF_TIME)
@@ -105,18 +106,18 @@ class Judging:
         page = await self._ask(rule.text(thresholds), limit=MOST_GUARDED)
         found = [item for item in page.items if await self._holds(rule, thresholds, finding=item)]
         is_exact = page.total <= len(page.items)
-        return self._of_rows(rule, thresholds, found[:limit], total=len(found), is_total_exact=is_exact)
+        return self._of_rows(rule, thresholds, rows=found[:limit], total=len(found), is_total_exact=is_exact)
 
     def _of_rows(
         self,
         rule: Rule,
         thresholds: Mapping[str, Threshold],
-        rows: Sequence[Mapping[str, Json]],
         *,
+        rows: Sequence[Mapping[str, Json]],
         total: int,
         is_total_exact: bool = True,
     ) -> Judged:
-        findings = [_finding(rule, thresholds, row, launch=self._launch) for row in rows]
+        findings = [_finding(rule, thresholds, row=row, launch=self._launch) for row in rows]
         return Judged(rows, findings, total, is_total_exact)
 
     async def _holds(self, rule: Rule, thresholds: Mapping[str, Threshold], *, finding: Mapping[str, Any]) -> bool:
@@ -128,8 +129,10 @@ class Judging:
         return True
 
     async def _ask(self, text: str, *, limit: int) -> Page:
-        """The first rows of a query's answer, and how many there are."""
-        return await answered(self._store, await self._compiled(text, limit=limit))
+        """The first rows of a query's answer, and how many there are; two rules may ask one query."""
+        if (text, limit) not in self._pages:
+            self._pages[text, limit] = await answered(self._store, await self._compiled(text, limit=limit))
+        return self._pages[text, limit]
 
     async def _finds(self, text: str) -> bool:
         """Whether a query has an answer."""
@@ -147,7 +150,7 @@ class Judging:
         return compile_query(query, project=self._key.project, run=self._key.run, limit=limit)
 
 
-def _finding(rule: Rule, thresholds: Mapping[str, Threshold], row: Mapping[str, Any], *, launch: Launch) -> Finding:
+def _finding(rule: Rule, thresholds: Mapping[str, Threshold], *, row: Mapping[str, Any], launch: Launch) -> Finding:
     """A row that a rule's query found."""
     which = {name: row[name] for name in _SAYS_WHICH if row.get(name) is not None}
     step = row.get("step", row.get("min"))

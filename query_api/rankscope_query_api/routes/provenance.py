@@ -38,7 +38,7 @@ async def show_provenance(request: Request, run: Run, *, query: Annotated[Proven
     launches = await launches_of(store, key)
     launch = launch_named(launches, query.launch, among=[one.launch_id for one in launches])
     launch_id = launch.launch_id if launch is not None else ""
-    found = await traced(store, key, launch_id, first_step=-1 if query.step is None else query.step)
+    found = await traced(store, key, launch=launch_id, first_step=-1 if query.step is None else query.step)
     gaps = await store.runs.gaps(key, sections=("tensor_stats", "collectives"))
     return json_answer(
         {"run_id": run, "launch_id": launch_id, **provenance_json(found), "gaps": [gap_json(gap) for gap in gaps]}

@@ -53,7 +53,7 @@ async def list_rules(request: Request, run: Run, *, query: Annotated[RulesQuery,
     rules = [rule_named(name) for name in query.rule] or RULES
     thresholds = thresholds_of(rules, query.threshold)
     launches = await launches_of(store, key)
-    asked, end = Judging(store, key, launches[-1]), asyncio.get_running_loop().time() + MOST_SECONDS
+    asked, end = Judging(store, key, launch=launches[-1]), asyncio.get_running_loop().time() + MOST_SECONDS
     judged = list[Json]()
     for rule in rules:
         own = thresholds[rule.name]

@@ -16,7 +16,7 @@ _MESSAGE = 300
 """Characters of an error that the sentence has."""
 
 
-async def first_failed(store: TraceStore, key: RunKey, launch: str) -> FirstFailure | None:
+async def first_failed(store: TraceStore, key: RunKey, *, launch: str) -> FirstFailure | None:
     """Who failed first in a launch; None: nobody failed."""
     failures = await store.failing.failures(key, launch)
     if not failures:
@@ -44,7 +44,7 @@ def findings_of(found: FirstFailure | None, launch: str) -> Sequence[Finding]:
             step=first.step,
             rank=first.rank if len(ranks) == 1 else None,
             subject=f"ranks {','.join(map(str, ranks))}",
-            sentence=_sentence(found, ranks, after),
+            sentence=_sentence(found, ranks, after=after),
             evidence={
                 "first": [_failure_json(one) for one in found.first],
                 "after": [_failure_json(one) for one in found.after],
@@ -56,7 +56,7 @@ def findings_of(found: FirstFailure | None, launch: str) -> Sequence[Finding]:
     ]
 
 
-def _sentence(found: FirstFailure, ranks: Sequence[int], after: Sequence[int]) -> str:
+def _sentence(found: FirstFailure, ranks: Sequence[int], *, after: Sequence[int]) -> str:
     first = found.first[0]
     error = first.error_type or "an error that no span tells"
     message = f": {first.message[:_MESSAGE]}" if first.message else ""

@@ -28,7 +28,7 @@ class Looked:
     verdict: Verdict | None
 
 
-async def look(store: TraceStore, key: RunKey, launch: str, *, thresholds: Mapping[str, float] = THRESHOLDS) -> Looked:
+async def look(store: TraceStore, key: RunKey, *, launch: str, thresholds: Mapping[str, float] = THRESHOLDS) -> Looked:
     """Looks where the processes of a launch stand, and judges it."""
     standings, now_ns = await store.standing.standings(key, launch)
     open_ones = open_collectives(standings)

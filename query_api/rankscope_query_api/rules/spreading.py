@@ -36,7 +36,7 @@ class Traced:
     lost: int
 
 
-async def traced(store: TraceStore, key: RunKey, launch: str, *, first_step: int = -1) -> Traced:
+async def traced(store: TraceStore, key: RunKey, *, launch: str, first_step: int = -1) -> Traced:
     """Traces the first non-finite values of a launch, of those from a step on."""
     firsts = await store.nonfinite.firsts(key, launch, first=first_step)
     passages = await store.nonfinite.passages(key, launch, of=firsts)
