@@ -25,6 +25,19 @@ def test_a_failed_trace_is_found_by_words_and_drawn_as_a_row(served: str, tmp_pa
     assert row.split()[-6:] == ["rollout", "rollout", "5", "2", "1", "-"]
 
 
+def test_a_step_is_drawn_by_node_and_a_span_with_what_is_around_it(served: str, tmp_path: Path) -> None:
+    step = rankscope("trace", story.RUN, "--step", "14", "--by", "node", "--url", served, home=tmp_path)
+    around = ("--trace", ROLLOUT, "--around", f"{2:016x}")
+    window = rankscope("trace", story.RUN, *around, "--url", served, home=tmp_path)
+    mixed = rankscope("trace", story.RUN, "--around", f"{2:016x}", "--url", served, home=tmp_path)
+
+    assert (step.status, step.stderr, window.status, window.stderr, mixed.status) == (0, "", 0, "", 2)
+    assert sum("= node-" in line for line in step.stdout.splitlines()) == 2 * 6
+    assert [line.split()[:3] for line in window.stdout.splitlines()[-2:]] == [
+        *(["rollout", "900", "ms"], ["└─", "→", "search"])
+    ]
+
+
 def test_without_a_run_the_traces_of_a_project_are_listed_with_their_runs(served: str, tmp_path: Path) -> None:
     answer = rankscope("traces", "--url", served, "--from", "2026-11-01", "--limit", "3", "--json", home=tmp_path)
 

@@ -66,7 +66,8 @@ def trace(  # noqa: PLR0913 - one for each option
     for line in lines:
         say(line)
     say_warnings(answer)
-    say_rest(answer)
+    if not around:  # a window is no page: it says itself how much it shows
+        say_rest(answer)
 
 
 def _refuse_mixed(trace_id: str | None, around: str | None, *, of_step: bool) -> None:

@@ -106,9 +106,20 @@ def test_a_trace_is_a_tree_also_where_only_its_id_is_known(client: Client) -> No
 
 def test_a_step_is_a_tree_across_ranks_or_of_one(client: Client) -> None:
     across, of_one = client.step(story.RUN, 14), client.step(story.RUN, 14, rank=1)
+    by_node = client.step(story.RUN, 14, by="node")
 
     assert across.info["ranks"]
+    assert [[group["group"] for group in row["groups"]] for row in by_node][:1] == [["node-0", "node-1"]]
     assert [row["name"] for row in of_one] == ["step", "input", "forward", "layers.2", "backward", "optimizer"]
+
+
+def test_what_is_around_a_span_is_a_tree_with_that_span_marked(client: Client) -> None:
+    window = client.window(ROLLOUT, f"{2:016x}", around=1)
+
+    assert [(row["name"], row["depth"], row["is_meant"]) for row in window] == [
+        *(("rollout", 0, False), ("search", 1, True))
+    ]
+    assert (window.info["total"], window.info["is_whole_above"]) == (1, True)
 
 
 def test_a_trace_that_is_nowhere_is_said_to_be(client: Client) -> None:
