@@ -62,6 +62,12 @@ def is_quiet(standings: Sequence[Standing], groups: Mapping[str, ProcessGroup] =
     return judge(standings, groups, now_ns=NOW, thresholds=thresholds) is None
 
 
+def test_rows_that_none_followed_show_no_wait() -> None:
+    behind = [waiting(0, still_s=9.0, heard_s=7.0), standing(1, 2, 2, state="running"), waiting(2, heard_s=7.0)]
+
+    assert is_quiet(behind)
+
+
 def test_the_rank_that_did_not_come_is_named_with_the_collective_and_its_module() -> None:
     rows = [Entered(0, "0", 43, "all_reduce", "1000", "layers.2.mlp")]
     found = verdict([waiting(0), standing(1, 42, 42, state="running", still_s=9), waiting(2)], entered=rows)

@@ -2,8 +2,9 @@
 
 A process that is stopped, that waits in a collective, that holds the interpreter's lock or that died says nothing
 itself, so the agent looks at it from outside, once a second: at what the system says of it, and at its beacon.
-Promises: nobody is disturbed by being looked at; a change is in a row at once, and how things stand every five seconds;
-a state is said only where it is seen twice, so that a busy machine is not taken for a stuck process.
+Promises: nobody is disturbed by being looked at; a change is in a row at once, and how things stand every five seconds,
+every two where one stands still; a state is said only where it is seen twice, so that a busy machine is not taken for a
+stuck process.
 """
 
 import time
@@ -22,6 +23,9 @@ from rankscope_proto.names import ProcessRole
 
 EVERY_S = 5.0
 """How often it is said how a process stands, where nothing changes."""
+
+STILL_EVERY_S = 2.0
+"""How often of one that does not run: only rows that follow one another show that it still stands."""
 
 WAITING_S = 2.0
 """In a collective this long without any progress, a process waits for others."""
@@ -214,7 +218,7 @@ class Standings:
         stack = self._stacks.take(incarnation)
         what = (state,) if state is State.RUNNING else (state, _numbers(notes))
         is_changed = what != told.what or bool(stack)
-        if not is_changed and now_s - told.at_s < EVERY_S:
+        if not is_changed and now_s - told.at_s < (EVERY_S if state is State.RUNNING else STILL_EVERY_S):
             return
         told.at_s, told.is_any, told.what = now_s, True, what
         block = standing_block(watched.neighbour, state, notes=notes, stack=stack)

@@ -194,6 +194,9 @@ class _Judge:
         if not inside or any(standing.since_ns is None for standing in waiting):
             return None
         since_ns = max(_still_since(standing) for standing in waiting or inside)
+        # A row that none followed shows how far the agent or the store is behind, and not that a rank stands still.
+        seen_s = (min((standing.heard_ns for standing in waiting), default=since_ns) - since_ns) / _S
+        has_lasted = seen_s >= self._limits["still_s"] and self._age_s(since_ns) >= self._patience_s(known, cseq)
         return _Wait(
             group=name,
             cseq=cseq,
@@ -202,7 +205,7 @@ class _Judge:
             waiting=waiting,
             absent=[standing for standing in members if standing.in_group(name).enqueued < cseq],
             since_ns=since_ns,
-            has_lasted=bool(waiting) and self._age_s(since_ns) >= self._patience_s(known, cseq),
+            has_lasted=bool(waiting) and has_lasted,
         )
 
     def _patience_s(self, known: ProcessGroup | None, cseq: int) -> float:
