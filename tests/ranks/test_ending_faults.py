@@ -4,6 +4,7 @@ Each is a training of its own. Its fault waits until the agent has said where ev
 busy changes how long that takes, and not what is found.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -85,3 +86,16 @@ def test_the_rank_that_raised_is_told_from_those_that_failed_over_it(
 
     assert checked.status == 4
     assert "rank 3 failed first, with ValueError at step 12; ranks 0, 1, 2 failed after it" in checked.stdout
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_over_the_size_of_its_collective_is_told_by_the_size(train: Callable[[Fault], Launch]) -> None:
+    launch = train(Fault(Kind.SIZE, 3, STEP))
+
+    launch.await_end()
+    launch.await_seen()
+    verdict = launch.verdict()
+
+    assert launch.statuses()[3] == -signal.SIGABRT
+    assert (verdict["kind"], verdict["ranks"], verdict["step"]) == ("size_mismatch", [3], STEP)
+    assert "rank 3: 999" in verdict["sentence"]
