@@ -73,7 +73,7 @@ def matched(rows: Sequence[Record], clocks: Clocks, *, heard: Heard) -> list[Mat
     key = ("launch", "group", "group_ranks", "cseq")
     ordered = sorted(rows, key=lambda row: (*(row[name] for name in key), row["rank"], row["entry"]))
     return [
-        _match(found, list(of_it), clocks, heard=heard)
+        _match(found, list(of_it), clocks=clocks, heard=heard)
         for found, of_it in groupby(ordered, key=lambda row: tuple(row[name] for name in key))
     ]
 
@@ -98,17 +98,17 @@ def arrival(row: Record, clocks: Clocks) -> Arrival:
     )
 
 
-def _match(key: tuple[str, str, str, int], rows: Sequence[Record], clocks: Clocks, *, heard: Heard) -> Match:
+def _match(key: tuple[str, str, str, int], rows: Sequence[Record], *, clocks: Clocks, heard: Heard) -> Match:
     launch, group, group_ranks, cseq = key
     arrivals = [arrival(row, clocks) for row in rows]
     ranks = ranks_named(group_ranks)
     here = {one.rank for one in arrivals}
     absent = [rank for rank in ranks if rank not in here]
-    missing = [rank for rank in absent if _is_missing(rank, arrivals, (group, cseq), heard=heard)]
+    missing = [rank for rank in absent if _is_missing(rank, arrivals, of=(group, cseq), heard=heard)]
     return Match(launch, group, ranks, cseq, arrivals, missing, _mismatch(arrivals))
 
 
-def _is_missing(rank: int, arrivals: Sequence[Arrival], of: tuple[str, int], *, heard: Heard) -> bool:
+def _is_missing(rank: int, arrivals: Sequence[Arrival], *, of: tuple[str, int], heard: Heard) -> bool:
     group, cseq = of
     # Times of clocks that were never measured say nothing beside the receiver's.
     known = [one.entry_ns for one in arrivals if one.error_ns is not None]

@@ -164,7 +164,7 @@ def find_stragglers(
             continue
         table = _Table(losses)
         for key in losses.by_key:
-            recurrence = _recurrence(table, key, thresholds)
+            recurrence = _recurrence(table, key, thresholds=thresholds)
             if recurrence is not None:
                 found[key].append(replace(recurrence, cause=cause or ""))
     return {key: _most_telling(told) for key, told in found.items()}
@@ -201,7 +201,7 @@ class _Table:
         return self._greatest[at]
 
 
-def _recurrence(table: _Table, key: int, thresholds: Thresholds) -> Recurrence | None:
+def _recurrence(table: _Table, key: int, *, thresholds: Thresholds) -> Recurrence | None:
     """The shortest period that explains what somebody is charged with."""
     values = table.losses.by_key[key]
     if sum(value > 0 for value in values) < thresholds.times:

@@ -132,7 +132,14 @@ FROM (
         length(rest) AS others,
         rest[intDiv(others + 1, 2)] AS middle,
         indexOf(arrayMap((at, key) -> if(key = key_of, 0, at), times, keys), middle) AS peer_at
-    FROM (
+    FROM ({_grouped(rows)})
+)
+ORDER BY at_ns, group_id, number
+LIMIT {{limit:UInt32}}"""
+
+
+def _grouped(rows: str) -> str:
+    return f"""
         SELECT
             group_id,
             number,
@@ -158,11 +165,7 @@ FROM (
         FROM ({_freed(rows)})
         WHERE number > 0
         GROUP BY group_id, number
-        HAVING least_step >= {{first:Int64}}
-    )
-)
-ORDER BY at_ns, group_id, number
-LIMIT {{limit:UInt32}}"""
+        HAVING least_step >= {{first:Int64}}"""
 
 
 def _freed(rows: str) -> str:
@@ -289,7 +292,7 @@ class ClickHouseMeetings:
         ops = {row["op_id"]: row["op"] for row in names}
         # What came between the two statements is left for the next time.
         return [
-            _meeting(row, groups[row["group_id"]], ops.get(row["one_op"], ""))
+            _meeting(row, groups[row["group_id"]], op=ops.get(row["one_op"], ""))
             for row in found
             if row["group_id"] in groups
         ]
@@ -307,7 +310,7 @@ class ClickHouseMeetings:
         return [OwnSpan(*row) for row in zip(*table.columns, strict=True)]
 
 
-def _meeting(row: Record, group: tuple[str, str], op: str) -> Meeting:
+def _meeting(row: Record, group: tuple[str, str], *, op: str) -> Meeting:
     last = Stay(row["last_incarnation"], row["last_rank"], row["last_freed_ns"], row["last_entry_ns"])
     peer = Stay(row["peer_incarnation"], row["peer_rank"], row["peer_freed_ns"], row["peer_entry_ns"])
     return Meeting(

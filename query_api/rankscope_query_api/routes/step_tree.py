@@ -175,7 +175,7 @@ async def _charges(store: TraceStore, asked: _Asked) -> StepCharges | None:
     launch, step = asked.launch, asked.step
     if not launch.rows.get("collectives", 0):
         return None
-    waits = await waits_of(store, asked.key, launch.launch_id, steps=Steps(step, step))
+    waits = await waits_of(store, asked.key, launch=launch.launch_id, steps=Steps(step, step))
     ranks = [key.ranks[0] for key in waits.keys]
     return await asyncio.to_thread(step_charges, waits.meetings, waits.account.charges, ranks=ranks, step=step)
 

@@ -83,9 +83,11 @@ async def list_stragglers(request: Request, run: Run, *, query: Annotated[Stragg
     have = [one.launch_id for one in launches if one.rows.get("collectives", 0)]
     launch = launch_named(launches, query.launch, among=have or [one.launch_id for one in launches])
     launch_id = launch.launch_id if launch else ""
-    waits = await waits_of(store, key, launch_id, steps=Steps(query.first, query.last, query.by))
+    waits = await waits_of(store, key, launch=launch_id, steps=Steps(query.first, query.last, query.by))
     judged = (
-        _judged(waits, waits.window, query.limit) if waits.window else await _by_phases(store, key, launch_id, query)
+        _judged(waits, waits.window, limit=query.limit)
+        if waits.window
+        else await _by_phases(store, key, launch=launch_id, query=query)
     )
     holders = await store.clocks.holders(key, launch_id)
     gaps = await store.runs.gaps(key, sections=_SECTIONS)
@@ -102,7 +104,7 @@ async def list_stragglers(request: Request, run: Run, *, query: Annotated[Stragg
     )
 
 
-def _judged(waits: Waits, window: Window, limit: int) -> dict[str, Json]:
+def _judged(waits: Waits, window: Window, *, limit: int) -> dict[str, Json]:
     found = waits.account
     charged: defaultdict[int, list[Charge]] = defaultdict(list)
     for charge in found.charges:
@@ -121,12 +123,15 @@ def _judged(waits: Waits, window: Window, limit: int) -> dict[str, Json]:
         "transfer_ns": found.transfer_ns,
         "uncharged": {str(reason): count for reason, count in found.reasons.items()},
         "items": [
-            _item(waits.keys[key], charged[key], waits.stragglers.get(key), total=total) for key in order[:limit]
+            _item(waits.keys[key], charged[key], recurrence=waits.stragglers.get(key), total=total)
+            for key in order[:limit]
         ],
         "total": len(order),
         "truncated": len(order) > limit,
         "worst_transfers": _transfers(waits.meetings),
-        "unmatched": [_unmatched(waits, meeting, reason) for meeting, reason in found.unmatched[:MOST_UNMATCHED]],
+        "unmatched": [
+            _unmatched(waits, meeting, reason=reason) for meeting, reason in found.unmatched[:MOST_UNMATCHED]
+        ],
     }
 
 
@@ -134,7 +139,7 @@ def _sum(charges: Sequence[Charge]) -> int:
     return sum(charge.wait_ns for charge in charges)
 
 
-def _item(key: Key, charges: Sequence[Charge], recurrence: Recurrence | None, *, total: int) -> dict[str, Json]:
+def _item(key: Key, charges: Sequence[Charge], *, recurrence: Recurrence | None, total: int) -> dict[str, Json]:
     charged = _sum(charges)
     causes = {cause: sum(charge.causes.get(cause, 0) for charge in charges) for cause in CAUSES}
     worst = sorted(charges, key=lambda charge: -charge.wait_ns)[:_WORST]
@@ -190,7 +195,7 @@ def _transfers(meetings: Sequence[Meeting]) -> list[Json]:
     return [{**_place(one), "transfer_ns": one.transfer_ns, "usual_ns": usual[one.group, one.op]} for one in worst]
 
 
-def _unmatched(waits: Waits, meeting: Meeting, reason: str) -> dict[str, Json]:
+def _unmatched(waits: Waits, meeting: Meeting, *, reason: str) -> dict[str, Json]:
     match = waits.matches.get((meeting.group, meeting.group_ranks, meeting.cseq))
     here = sorted({one.rank for one in match.arrivals}) if match else []
     return {
@@ -204,7 +209,7 @@ def _unmatched(waits: Waits, meeting: Meeting, reason: str) -> dict[str, Json]:
     }
 
 
-async def _by_phases(store: TraceStore, key: RunKey, launch: str, query: StragglersQuery) -> dict[str, Any]:
+async def _by_phases(store: TraceStore, key: RunKey, *, launch: str, query: StragglersQuery) -> dict[str, Any]:
     """What phases of steps say where there are no collectives: an estimate, of one rank, in each step."""
     times = await store.spans.step_times(key, launch, steps=2000, cells=_PHASE_CELLS)
     last = MAX_STEP if query.last is None else query.last

@@ -99,7 +99,7 @@ class Steps:
 
 
 async def waits_of(
-    store: TraceStore, key: RunKey, launch: str, *, steps: Steps, thresholds: Thresholds = DEFAULT
+    store: TraceStore, key: RunKey, *, launch: str, steps: Steps, thresholds: Thresholds = DEFAULT
 ) -> Waits:
     """Charges the waits at the collectives of some steps of a launch.
 
@@ -117,17 +117,17 @@ async def waits_of(
     window = Window(launch, kept[-1].step if kept else 0, kept[0].step if kept else 0, with_outside=with_outside)
     extents = await store.meetings.extents(key, window)
     correction = await _correction(store, key, window, extents=extents)
-    placed = _placed(keys, extents, correction)
+    placed = _placed(keys, extents, correction=correction)
     meetings = await store.meetings.meetings(key, window, placed=placed, limit=MOST_MATCHES)
     is_begin = steps.first is None and not is_cut
     begin = window.first + WARM_UP_STEPS if is_begin else window.first
     found = await asyncio.to_thread(account, meetings)
-    charges = await _explained(store, key, launch, found.charges)
+    charges = await _explained(store, key, launch=launch, charges=found.charges)
     stragglers = await asyncio.to_thread(
         find_stragglers, meetings, charges, keys=len(keys), first=begin, thresholds=thresholds
     )
     whole = Account(charges, found.received_ns, found.uncertain_ns, found.transfer_ns, found.reasons, found.unmatched)
-    matches = await _matches(store, key, launch, whole, members=members, correction=correction)
+    matches = await _matches(store, key, launch=launch, found=whole, members=members, correction=correction)
     return Waits(window, kept, is_cut, begin, keys, meetings, whole, stragglers, correction, matches)
 
 
@@ -174,7 +174,7 @@ async def _correction(
     return await correction_of(store, key, window.launch, between=between, steps=(window.first, window.last))
 
 
-def _placed(keys: Sequence[Key], extents: Mapping[str, tuple[int, int]], correction: Correction) -> list[Placed]:
+def _placed(keys: Sequence[Key], extents: Mapping[str, tuple[int, int]], *, correction: Correction) -> list[Placed]:
     """Each process with its clock as a line over what it has in the window."""
     clocks: dict[str, int] = {}
     found = list[Placed]()
@@ -184,11 +184,11 @@ def _placed(keys: Sequence[Key], extents: Mapping[str, tuple[int, int]], correct
                 continue
             clock = clocks.setdefault(correction.clock_of(member.incarnation), len(clocks))
             begin, end = extents[member.incarnation]
-            found.append(_line(member, number, correction, begin=begin, end=end, clock=clock))
+            found.append(_line(member, number, correction=correction, begin=begin, end=end, clock=clock))
     return found
 
 
-def _line(member: Member, key: int, correction: Correction, *, begin: int, end: int, clock: int) -> Placed:
+def _line(member: Member, key: int, *, correction: Correction, begin: int, end: int, clock: int) -> Placed:
     middle = (begin + end) // 2
     at = [correction.at(member.incarnation, time_ns) for time_ns in (begin, middle, end)]
     first, inner, last = at
@@ -200,7 +200,7 @@ def _line(member: Member, key: int, correction: Correction, *, begin: int, end: 
     return Placed(member.incarnation, member.rank, key, begin, first[0], slope, error, clock)
 
 
-async def _explained(store: TraceStore, key: RunKey, launch: str, charges: Sequence[Charge]) -> list[Charge]:
+async def _explained(store: TraceStore, key: RunKey, *, launch: str, charges: Sequence[Charge]) -> list[Charge]:
     """The charges with the causes of the greatest of them."""
     greatest = sorted(charges, key=lambda charge: -charge.wait_ns)[:MOST_EXPLAINED]
     stays = [
@@ -221,9 +221,9 @@ async def _explained(store: TraceStore, key: RunKey, launch: str, charges: Seque
 async def _matches(
     store: TraceStore,
     key: RunKey,
+    *,
     launch: str,
     found: Account,
-    *,
     members: Sequence[Member],
     correction: Correction,
 ) -> Mapping[tuple[str, str, int], Match]:
