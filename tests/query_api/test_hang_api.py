@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from rankscope_proto.names import Phase, ProcessRole
+from rankscope_proto.v1 import batch_pb2 as pb
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api.asking import error_in, get
@@ -46,7 +47,7 @@ def _usual(received: int, gap_s: float) -> list[Row]:
     return [{**shared, "cseq": cseq, "entry": received + int(cseq * gap_s * S)} for cseq in range(20, 44)]
 
 
-def _told(run: str, rows: Sequence[Sequence[Row]], *, received: int, offsets: Sequence[int]) -> Iterator[object]:
+def _told(run: str, rows: Sequence[Sequence[Row]], *, received: int, offsets: Sequence[int]) -> Iterator[pb.Batch]:
     """The batches of a run with an agent for each sequence of rows, and of its three trainers."""
     for rank in range(3):
         collective: Row = {
@@ -92,7 +93,7 @@ def hanging(front_process: FrontProcess) -> Iterator[Store]:
         Writer("untold", 0).seal(sealed_ns=now),
         Writer("hangs", 0, project="other").seal(sealed_ns=now),
     ]
-    insert(store.client, *made)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    insert(store.client, *made)
     yield store
     store.drop()
 

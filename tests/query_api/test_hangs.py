@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,9 +41,9 @@ def standing(  # noqa: PLR0913 - a row of the table
     )
 
 
-def waiting(rank: int, cseq: int = 43, **more: object) -> Standing:
+def waiting(rank: int, cseq: int = 43, **more: Any) -> Standing:
     """A rank that has entered a collective and not left it."""
-    return standing(rank, cseq, cseq - 1, **more)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    return standing(rank, cseq, cseq - 1, **more)
 
 
 def verdict(

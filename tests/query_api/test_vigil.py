@@ -32,14 +32,14 @@ KEY = RunKey("default", "stopped")
 class _Taker(BaseHTTPRequestHandler):
     """Takes what is posted, and answers as its server says."""
 
-    server: "_Taking"
-
     def do_POST(self) -> None:
         """One finding."""
+        taking = self.server
+        assert isinstance(taking, _Taking)
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, json.loads(body), dict(self.headers)))
-        self.send_response(self.server.status)
-        self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/elsewhere")
+        taking.taken.append((self.path, json.loads(body), dict(self.headers)))
+        self.send_response(taking.status)
+        self.send_header("Location", f"http://127.0.0.1:{taking.server_port}/elsewhere")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -145,7 +145,11 @@ async def test_a_store_that_is_away_ends_no_watch(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StoreUnavailableError):
         await Vigil(store, every_s=0.01).round()
     said = asyncio.Event()
-    monkeypatch.setattr(logging.getLogger("rankscope_query_api.vigil"), "warning", lambda *_: said.set())
+
+    def told(*_: object) -> None:
+        said.set()
+
+    monkeypatch.setattr(logging.getLogger("rankscope_query_api.vigil"), "warning", told)
     watching = asyncio.create_task(Vigil(store, every_s=0.001).watch())
     await said.wait()
     assert not watching.done()
