@@ -290,7 +290,7 @@ RULES: Sequence[Rule] = (
         hangs.THRESHOLDS,
         severity="error",
         judge="hang",
-        noise_budget="0 verdicts while ranks wait for less than still_s and times_gap of the usual time",
+        noise_budget="0 verdicts in 1,000 clean steps of 4 ranks on 2 cores with 15 processes waiting for them (tests/ranks)",
     ),
     Rule(
         spreading.NAME,
