@@ -290,7 +290,7 @@ RULES: Sequence[Rule] = (
         hangs.THRESHOLDS,
         severity="error",
         judge="hang",
-        noise_budget="0 verdicts in 1,000 clean steps of 4 ranks on 2 cores with 15 processes waiting for them (tests/ranks)",
+        noise_budget="0 verdicts in 1,000 clean steps of 4 ranks on 2 cores at load 15 (tests/ranks)",
     ),
     Rule(
         spreading.NAME,
