@@ -16,7 +16,14 @@ from rankscope._span_events import SpanEvent
 if TYPE_CHECKING:
     from rankscope._ring import Item
 
-THIN_FROM = {"captures": 0.70, "system_stats": 0.70, "collectives": 0.75, "tensor_stats": 0.80, "spans": 0.90, "scalars": 0.95}
+THIN_FROM = {
+    "captures": 0.70,
+    "system_stats": 0.70,
+    "collectives": 0.75,
+    "tensor_stats": 0.80,
+    "spans": 0.90,
+    "scalars": 0.95,
+}
 """How full the room is when a section's rows are no longer kept: what is largest and means least first."""
 
 LAST_TO_GO = frozenset({"events", "gaps", "run_info"})

@@ -1,7 +1,7 @@
 """What each probe level adds to a step of a transformer of 26 million parameters.
 
 Level 0 is held to half a hundredth of that step, less than two trainings in turns differ by: what it adds is the same
-whatever batch and width, so it is taken of one short sequence and as many narrow layers, in time of the training thread.
+whatever batch and width, taken of one short sequence and as many narrow layers, in time of the training thread.
 """
 
 import gc

@@ -36,7 +36,7 @@ def run_page(client: Client, run: str, *, project: str | None) -> Json:
         UnreachableError: the query service did not answer.
     """
     report = run_report(client, run, project=project)
-    return {**report, **{name: _answer(client, run, name, project=project) for name in ASKED}}
+    return {**report, **{name: _answer(client, run, name=name, project=project) for name in ASKED}}
 
 
 def page_status(page: Mapping[str, Any]) -> int:
@@ -61,7 +61,7 @@ def page_lines(page: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def _answer(client: Client, run: str, name: str, *, project: str | None) -> Json | None:
+def _answer(client: Client, run: str, *, name: str, project: str | None) -> Json | None:
     try:
         return client.get(f"/runs/{quoted(run)}/{name}", project=project)
     except RefusedError as error:

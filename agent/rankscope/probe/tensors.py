@@ -18,11 +18,8 @@ PLAIN = (Tensor, nn.Parameter)
 
 _DENSE_FLOATS = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 
-WHOLE = frozenset(
-    getattr(torch, name)
-    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
-    if hasattr(torch, name)
-)
+_SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+WHOLE = frozenset({torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64}) | _SIGNED
 """Types of whole numbers, which are always finite: there is something to say of them at a table or a norm only."""
 
 
