@@ -157,6 +157,10 @@ class Overtaken:
             self._arrivals.pop()()
         await self._door.erase(statements[-1:], parameters)
 
+    async def insert(self, body: bytes, *, token: str) -> None:
+        """As the store."""
+        await self._door.insert(body, token=token)
+
 
 async def test_a_batch_that_comes_while_its_run_is_deleted_leaves_no_part_of_itself(own: Store) -> None:
     write(own, ("default", "r"))
