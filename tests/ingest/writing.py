@@ -100,7 +100,7 @@ async def running(broker: Broker, store: Store, **settings: str) -> AsyncGenerat
         yield serving
     finally:
         stop.set()
-        await asyncio.wait_for(serving, 60)
+        await asyncio.wait_for(serving, 150)
 
 
 def counts(store: Store) -> dict[str, tuple[int, ...]]:

@@ -27,6 +27,8 @@ from tests.query_api.conftest import over
 
 AMP_STEP, ILL_STEP = 2, 5
 CHECK = "/api/v1/runs/ill/check"
+ONCE = "/api/v1/runs/judged once"
+"""A run like it, which one test alone judges."""
 
 
 def _tensor(name: str, step: int, at: int, *, role: Role = Role.ACTIVATION, **more: Any) -> Row:
@@ -35,9 +37,9 @@ def _tensor(name: str, step: int, at: int, *, role: Role = Role.ACTIVATION, **mo
     return {**shared, "time": START + step * 1000 * MS + at, "nonfinite_count": 0, **more}
 
 
-def _trainer(rank: int) -> Iterator[pb.Batch]:
+def _trainer(rank: int, *, run: str = "ill") -> Iterator[pb.Batch]:
     """Rank 1 overflows in a layer at `ILL_STEP`, the others have it from the reduction; a scaler skipped `AMP_STEP`."""
-    writer = Writer("ill", rank, world_size=3)
+    writer = Writer(run, rank, world_size=3)
     skipped = {"nonfinite_count": 9, "flags": TENSOR_FLAGS["skipped"]}
     rows = [_tensor("head", AMP_STEP, 3, nonfinite_count=4), _tensor("w", AMP_STEP, 5, role=Role.GRAD, **skipped)]
     rows += [_tensor("w", AMP_STEP, 6, role=Role.WEIGHT)]
@@ -82,8 +84,9 @@ def ill(front_process: FrontProcess) -> Iterator[Store]:
     """A run that fell ill on one rank, and another project's run of its name."""
     store = Store(front_process.url)
     migrate(store.client)
-    made = [batch for rank in range(3) for batch in _trainer(rank)]
-    made += [*map(_failed, range(3)), Writer("ill", 0, project="other").seal(), Writer("well", 0).seal()]
+    made = [batch for run in ("ill", "judged once") for rank in range(3) for batch in _trainer(rank, run=run)]
+    made += [Writer(run, 0, project="other").seal() for run in ("ill", "judged once")]
+    made += [*map(_failed, range(3)), Writer("well", 0).seal()]
     insert(store.client, *made)
     yield store
     store.drop()
@@ -134,17 +137,17 @@ async def test_a_later_step_can_be_traced_by_itself(api: httpx.AsyncClient) -> N
 
 
 async def test_what_a_rule_finds_is_kept_once_however_often_it_is_found(api: httpx.AsyncClient) -> None:
-    first = await checked(api, rules=["nonfinite"])
-    again = await checked(api, rules=["nonfinite"])
+    first = await checked(api, f"{ONCE}/check", rules=["nonfinite"])
+    again = await checked(api, f"{ONCE}/check", rules=["nonfinite"])
 
     [finding], [repeated] = first["findings"], again["findings"]
     assert (finding["stored"], finding["new"], repeated["stored"], repeated["new"]) == (True, True, True, False)
     assert first["has_fired"]
-    kept = await get(api, "/api/v1/runs/ill/findings")
+    kept = await get(api, f"{ONCE}/findings")
     assert [one["subject"] for one in kept["items"]] == [finding["subject"]]
     assert (kept["items"][0]["severity"], kept["items"][0]["rank"], kept["total"]) == ("error", 1, 1)
-    assert (await get(api, "/api/v1/runs/ill/completeness"))["state"] == "complete"
-    assert (await get(api, "/api/v1/runs/ill/findings", project="other"))["items"] == []
+    assert (await get(api, f"{ONCE}/completeness"))["state"] == "complete"
+    assert (await get(api, f"{ONCE}/findings", project="other"))["items"] == []
 
 
 async def test_a_rule_that_found_nothing_and_one_that_lacks_data_are_told_apart(api: httpx.AsyncClient) -> None:

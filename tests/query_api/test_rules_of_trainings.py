@@ -96,7 +96,7 @@ async def test_a_weight_that_still_moves_has_not_converged(api: httpx.AsyncClien
 async def test_where_guards_are_asked_about_the_first_findings_the_answer_says_that_there_are_more(
     api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankscope_query_api.routes.rules.MOST_GUARDED", 3)
+    monkeypatch.setattr("rankscope_query_api.routes.judging.MOST_GUARDED", 3)
 
     (dead,) = (await get(api, "/api/v1/runs/dead/rules", rule="dead"))["rules"]
 

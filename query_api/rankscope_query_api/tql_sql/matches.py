@@ -79,7 +79,7 @@ _MATCHED = f"""
 SELECT
     run_id,
     groupArray(arrival) AS arrivals,
-    groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4))[2] AS before,
+    arrayElement(groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4)), 2) AS before,
     max(arrival) AS final,
     min(arrival) AS first,
     any(group_ranks) AS known,

@@ -293,7 +293,8 @@ def test_nothing_is_joined_that_nobody_asks_for(rows: TypedRows) -> None:
 @pytest.mark.parametrize("origin", KEYS)
 def test_every_table_is_read_within_the_project_and_run(origin: Origin, run: str | None) -> None:
     written = relation(origin, project="default", run=run, parameters=Parameters()).sql(dialect="clickhouse")
-    found = sqlglot.parse_one(written, dialect="clickhouse")
+    # sqlglot knows no parameters of this aggregate.
+    found = sqlglot.parse_one(written.replace("groupArraySorted(2)(", "groupArraySorted("), dialect="clickhouse")
 
     selects = [select for select in found.find_all(exp.Select) if isinstance(select.args["from_"].this, exp.Table)]
 
