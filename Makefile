@@ -58,8 +58,8 @@ deploy-check: install ## Dockerfile and compose file, without a Docker engine
 	$(BIN)/hadolint deploy/Dockerfile
 	"$$($(BIN)/python -c 'import compose, pathlib; print(pathlib.Path(compose.__file__).with_name("docker-compose"))')" -f deploy/compose.yaml config --quiet
 
-test: install lint ## lint, then the default tests in random order, five files at a time
-	$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder --cov --cov-report= -m 'not slow and not chaos and not bench and not clickhouse and not gpu' $(PYTEST_ARGS)
+test: install lint ## lint, then the default tests in random order, four files at a time
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --cov --cov-report= -m 'not slow and not chaos and not bench and not clickhouse and not gpu' $(PYTEST_ARGS)
 	$(BIN)/coverage report --format=total
 
 test-slow: install ## what takes minutes
