@@ -20,8 +20,8 @@ COLLECTIVES = Section(
         word("group_ranks", 4, "Its global ranks, as 0-3,8; empty where unknown."),
         Field("cseq", 5, Wire.UINT64, "UInt64", "Number of the collective in its group, from 1; 0 where it has none."),
         word("op", 6, "Operation, as torch names it."),
-        word("entry_source", 7, "What told the entry: call, recorder or hook."),
-        word("exit_source", 8, "What told the exit: call, future, hook, ddp, recorder; empty where none did."),
+        word("entry_source", 7, "What told the entry: call or recorder."),
+        word("exit_source", 8, "What told the exit: call, future, hook or ddp; empty where none did."),
         Field(
             "device",
             9,

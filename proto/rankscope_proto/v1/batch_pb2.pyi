@@ -1491,11 +1491,11 @@ class Collectives(google.protobuf.message.Message):
 
     @property
     def entry_source(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """What told the entry: call, recorder or hook. Index into Batch.strings."""
+        """What told the entry: call or recorder. Index into Batch.strings."""
 
     @property
     def exit_source(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """What told the exit: call, future, hook, ddp, recorder; empty where none did. Index into Batch.strings."""
+        """What told the exit: call, future, hook or ddp; empty where none did. Index into Batch.strings."""
 
     @property
     def device(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
