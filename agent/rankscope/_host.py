@@ -30,23 +30,32 @@ def node_name() -> str:
     return socket.gethostname()
 
 
+def stat_words(stat: Path) -> list[str]:
+    """What a process's or thread's `stat` file says behind its name, from the third field on: its state.
+
+    The name, in brackets, may hold spaces and brackets itself, and half a letter: the system cuts it after 15 bytes.
+
+    Raises:
+        OSError: It is gone, or the system does not tell.
+    """
+    return stat.read_bytes().rpartition(b")")[2].decode("ascii").split()
+
+
 def process_start(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when it is gone.
 
     With the pid it names a process for good: pids are used again.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        return int(stat_words(Path(f"/proc/{pid}/stat"))[19])
     except OSError:
         return None
-    # The command's name, in brackets, may hold spaces and brackets itself; field 22 counts after it.
-    return int(text.rpartition(")")[2].split()[19])
 
 
 def is_stopped(pid: int) -> bool:
     """Whether a process of this machine is there and does nothing, as after SIGSTOP or under a debugger."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+        return stat_words(Path(f"/proc/{pid}/stat"))[0] in {"T", "t"}
     except OSError:
         return False
 
@@ -60,7 +69,7 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        return stat_words(Path(f"/proc/{pid}/stat"))[0] not in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:  # too many open files, say: it took the signal

@@ -186,6 +186,6 @@ def _waits_in(task: Path) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()  # a name is cut after 15 bytes, in the middle of a letter too
     except OSError:
         return ""

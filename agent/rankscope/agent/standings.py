@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rankscope._block import Block, Column
-from rankscope._host import process_start
+from rankscope._host import process_start, stat_words
 from rankscope.agent.beacons import BeaconFile, GroupNote, Notes
 from rankscope.agent.diary import Diaries
 from rankscope.agent.neighbours import Neighbour
@@ -261,7 +261,7 @@ def standing_block(neighbour: Neighbour, state: State, *, notes: Notes, stack: s
 def letter_of(stat: Path) -> str:
     """The state in a process's or thread's file of the system; empty: it is gone, or a zombie."""
     try:
-        letter = stat.read_text().rpartition(")")[2].split()[0]
+        letter = stat_words(stat)[0]
     except (OSError, IndexError):
         return ""
     return "" if letter in "ZX" else letter

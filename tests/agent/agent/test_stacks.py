@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rankscope._host import is_alive, is_stopped, process_start
 from rankscope._looked_at import may_look, peer_of
 from rankscope.agent import stacks
 from rankscope.agent.stacks import AGAIN_S, Stacks, Thread, threads_of, written
+from rankscope.agent.standings import letter_of
 from rankscope_proto.sections_ranks import STACK_BYTES
 from tests.agent.programs import command_of, environment
 from tests.ground.processes import Children, wait_until
@@ -86,6 +88,21 @@ def test_without_pyspy_the_system_says_where_threads_wait(
 
     sleeping.await_that(lambda: is_told(lambda thread: "sleep" in str(thread["frames"])), what="sleep")
     assert is_told(lambda thread: thread["kernel"] is True)
+
+
+def test_a_process_whose_name_the_system_cut_within_a_letter_is_looked_at_as_any_other(
+    children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "_program", str)
+    naming = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {'обучение'.encode()!r}); time.sleep(600)"
+    child = children.start(command_of(naming), name="named", environ=environment(tmp_path))
+
+    child.await_that(lambda: "обучени" in str(threads_of(child.pid)), what="be named")
+
+    assert process_start(child.pid)
+    assert letter_of(Path(f"/proc/{child.pid}/stat")) == "S"
+    assert is_alive(child.pid)
+    assert not is_stopped(child.pid)
 
 
 def test_a_process_that_is_gone_has_no_stack() -> None:

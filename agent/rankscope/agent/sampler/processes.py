@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from rankscope._host import stat_words
 from rankscope.agent.neighbours import Neighbour
 from rankscope.agent.sampler.figures import Counters, Figure
 from rankscope_proto.names import ProcessRole
@@ -36,8 +37,7 @@ class Processes:
 
     def _of_stat(self, neighbour: Neighbour) -> Iterator[Figure]:
         head = neighbour.head
-        # The command's name, in brackets, may hold spaces and brackets itself: fields count after it, from the third.
-        words = self._text(neighbour, "stat").rpartition(")")[2].split()
+        words = stat_words(self._file(neighbour, "stat"))
         if int(words[19]) != head.process_start:
             return
         device = device_of(neighbour)
@@ -47,14 +47,14 @@ class Processes:
         yield Figure("memory.rank", float(int(words[21]) * _PAGE), device)
 
     def _of_io(self, neighbour: Neighbour) -> Iterator[Figure]:
-        told = dict(line.split(": ") for line in self._text(neighbour, "io").splitlines())
+        told = dict(line.split(": ") for line in self._file(neighbour, "io").read_text().splitlines())
         for name, counter in (("disk.rank_read", "read_bytes"), ("disk.rank_written", "write_bytes")):
             rate = self._counters.rate(int(told[counter]), name, neighbour.head.incarnation)
             if rate is not None:
                 yield Figure(name, rate, device_of(neighbour))
 
-    def _text(self, neighbour: Neighbour, name: str) -> str:
-        return (self._proc / str(neighbour.head.pid) / name).read_text()
+    def _file(self, neighbour: Neighbour, name: str) -> Path:
+        return self._proc / str(neighbour.head.pid) / name
 
 
 def device_of(neighbour: Neighbour) -> str:
