@@ -139,6 +139,14 @@ def test_without_meetings_or_without_any_measured_clock_nothing_changes(measured
         assert refined(plain, clocks.meetings()).correction is plain
 
 
+def test_collectives_of_clocks_that_never_met_the_others_tell_nothing() -> None:
+    clocks = Clocks()
+    plain = Correction(clocks.readings(*NODES, error_ns=MS // 10))
+    two_pairs = [*clocks.meetings(20, nodes=("a1", "d1")), *clocks.meetings(120, nodes=("b1", "c1"))[110:]]
+
+    assert refined(plain, two_pairs).correction is plain
+
+
 def test_a_near_gateway_is_not_made_less_sure() -> None:
     clocks = Clocks()
     plain = Correction(clocks.readings(*NODES, error_ns=MS // 10))

@@ -109,10 +109,13 @@ class _Window:
 
     @property
     def is_surer(self) -> bool:
-        """Whether the least sure of the clocks is surer than by the exchanges alone."""
+        """Whether the least sure of the clocks is surer than by the exchanges alone, or one has a place by these."""
+        lines = self.lines()
+        if not lines:
+            return False
         if any(line.error_ns < 0 for line in self._base.values()):
             return True
-        return max(line.error_ns for line in self.lines().values()) < max(map(self.error_ns, self._base))
+        return max(line.error_ns for line in lines.values()) < max(map(self.error_ns, self._base))
 
     def narrow(self) -> None:
         """Put together what the collectives say."""
