@@ -1,5 +1,6 @@
 """Trees of steps that something is wrong with: clocks, ranks, launches, order; each answer says what is not known."""
 
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest_asyncio
 
 from rankscope_proto.names import GapClass, ProcessRole, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
+from rankscope_query_api.ranks.step_groups import Groups, grouped
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api import story
@@ -263,6 +265,23 @@ async def test_places_are_grouped_by_rank_node_and_mesh_axis(
 
     assert [(one["group"], one["ranks"]) for one in tree["items"][0]["groups"]] == groups
     assert {node["groups_total"] for node in tree["items"]} == {len(groups)}
+
+
+async def test_groups_are_made_by_a_thread_that_answers_nobody_else(
+    misfit_api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def grouping(*given: Any, **named: Any) -> Groups:
+        made.append(threading.get_ident())
+        return grouped(*given, **named)
+
+    monkeypatch.setattr("rankscope_query_api.routes.step_tree.grouped", grouping)
+
+    tree = await get(misfit_api, tree_of("far-apart", 0), by="rank")
+
+    assert len(made) == tree["total"]
+    assert threading.get_ident() not in made
 
 
 async def test_an_axis_that_no_rank_named_is_refused_with_those_that_there_are(misfit_api: httpx.AsyncClient) -> None:

@@ -39,9 +39,10 @@ def grouped(place: Place | None, names: Mapping[int, str | int | None], *, charg
         names: The group of each rank; a rank that is not there is in the one without a name.
         charged: What ranks are charged with because of it, in ns; None: not known.
     """
+    taken = {} if place is None else place.durations_ns
     members: defaultdict[str | int | None, list[int]] = defaultdict(list)
-    for rank in () if place is None else place.durations_ns:
+    for rank in taken:
         members[names.get(rank)].append(rank)
-    found = [Group(name, spread_of(place, ranks=ranks, charged=charged)) for name, ranks in members.items()]
-    found.sort(key=lambda group: (-group.spread.max_ns, group.name is None, str(group.name)))
-    return Groups(found[:MOST_GROUPS], len(found))
+    most = {name: max(taken[rank] for rank in ranks) for name, ranks in members.items()}
+    shown = sorted(members, key=lambda name: (-most[name], name is None, str(name)))[:MOST_GROUPS]
+    return Groups([Group(name, spread_of(place, ranks=members[name], charged=charged)) for name in shown], len(members))

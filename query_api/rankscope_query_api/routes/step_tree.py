@@ -124,7 +124,7 @@ async def _merged_answer(
     tree = await asyncio.to_thread(merge_step, totals, given)
     nodes, after = _cut(tree.nodes, listing, limit=query.limit)
     page = Page(
-        items=[node_json(node, _groups(node, tree, names=names)) for node in nodes],
+        items=await asyncio.to_thread(_items, nodes, tree, names=names),
         total=len(tree.nodes),
         next=after,
         warnings=tree.warnings,
@@ -277,6 +277,10 @@ async def _names(store: TraceStore, asked: _Asked, *, by: str | None, processes:
             expected=["rank", "node", *(_MESH + known for known in axes)],
         )
     return found
+
+
+def _items(nodes: Sequence[MergedNode], tree: MergedTree, *, names: Names | None) -> Sequence[dict[str, Json]]:
+    return [node_json(node, _groups(node, tree, names=names)) for node in nodes]
 
 
 def _groups(node: MergedNode, tree: MergedTree, *, names: Names | None) -> Groups | None:
