@@ -21,6 +21,11 @@ def is_plain(values: Tensor) -> bool:
     return values.is_contiguous() and not values.is_neg() and not values.is_conj() and values.data_ptr() != 0
 
 
+def flat(values: Tensor) -> Tensor:
+    """The elements of a plain tensor, 1-d and one after the other: `view` leaves one element the stride that it has."""
+    return values.as_strided((values.numel(),), (1,))
+
+
 def stretches(values: Tensor) -> Iterator[Tensor]:
     """The elements as contiguous 1-d tensors, of which only the latest is good.
 
@@ -31,7 +36,7 @@ def stretches(values: Tensor) -> Iterator[Tensor]:
         One stretch where the tensor is contiguous, else copies of at most `LENGTH` elements and a piece.
     """
     if is_plain(values):
-        yield values.view(-1)
+        yield flat(values)
         return
     # On the host by name: a program may have another default device, whose addresses the kernel cannot read.
     buffer = torch.empty(min(values.numel(), 2 * LENGTH), dtype=values.dtype, device="cpu")

@@ -16,7 +16,7 @@ from torch import Tensor
 from rankscope.probe.rows import Numbers
 from rankscope.probe.statistics.counted_on_device import stream_of
 from rankscope.probe.statistics.fingerprint import RUN_BYTES, Fingerprint, pair_hashes, weights
-from rankscope.probe.statistics.layout import is_plain, pieces
+from rankscope.probe.statistics.layout import flat, is_plain, pieces
 from rankscope.probe.statistics.numbers import Sums, leaves_range, numbers_of
 from rankscope_proto.log2_histogram import BUCKETS, LOWEST
 
@@ -73,7 +73,7 @@ def _size(part: Tensor) -> int:
 
 def _parts(values: Tensor, in_order: bool) -> Iterator[Tensor]:
     if in_order:
-        yield from cast("tuple[Tensor, ...]", values.view(-1).split(CHUNK))
+        yield from cast("tuple[Tensor, ...]", flat(values).split(CHUNK))
     else:
         for piece in pieces(values):
             yield piece.reshape(-1)

@@ -25,7 +25,7 @@ def elements(values: Tensor) -> list[float]:
 
 def bytes_of(values: Tensor) -> bytes:
     """The elements' bytes in logical order."""
-    flat = values.contiguous().resolve_conj().resolve_neg().flatten()
+    flat = values.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).view(-1)
     return bytes(cast("list[int]", flat.view(torch.uint8).tolist())) if flat.numel() else b""
 
 

@@ -88,5 +88,6 @@ def arranged() -> Iterator[tuple[str, Tensor]]:
     yield "negated lazily", torch.imag(torch.complex(values, values).conj())
     yield "conjugated lazily", torch.complex(values[:4], values[4:8]).conj()
     yield "scalar", torch.tensor(2.5)
+    yield "one expanded", torch.tensor(2.5).expand(1)
     yield "halves at an odd place", values.half().view(-1)[3:]
     yield "bytes at an odd place", values.mul(9).to(torch.int8).view(-1)[5:]
