@@ -236,6 +236,9 @@ def test_a_counter_that_fell_and_a_file_that_is_another_give_no_figure(machine: 
     assert machine.read() == [Figure("net.sent", 100.0, "eth0")]
 
 
+LOST, LAST = 1, 2
+
+
 class NvmlError(Exception):
     pass
 
@@ -247,7 +250,7 @@ class Used(NamedTuple):
 
 
 class Library:
-    """NVML as its binding gives it, with two cards of which the second has no ECC."""
+    """NVML as its binding gives it, with three cards: one is lost, and the last one knows neither errors nor memory."""
 
     NVMLError = NvmlError
     NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_VOLATILE_ECC = 0, 1, 0
@@ -266,21 +269,23 @@ class Library:
         self.asked.append("shutdown")
 
     def nvmlDeviceGetTotalEccErrors(self, gpu: int, kind: int, _counter: int) -> int:  # noqa: N802
-        if gpu:
+        if gpu == LAST:
             raise NvmlError
         return 5 - kind
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return 2
+        return LAST + 1
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        if index == LOST:
+            raise NvmlError
         return index
 
     def nvmlDeviceGetUtilizationRates(self, _gpu: int) -> Used:  # noqa: N802
         return Used(gpu=50)
 
-    def nvmlDeviceGetMemoryInfo(self, _gpu: int) -> Used:  # noqa: N802
-        return Used(used=MIB, total=2 * MIB)
+    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> Used:  # noqa: N802
+        return Used(used=2**64 - 1 if gpu == LAST else MIB, total=2 * MIB)
 
     def nvmlDeviceGetTemperature(self, _gpu: int, _sensor: int) -> int:  # noqa: N802
         return 61
@@ -310,7 +315,10 @@ def test_each_gpu_tells_what_it_can_in_whole_units() -> None:
         "gpu.ecc_corrected": 5.0,
         "gpu.ecc_uncorrected": 4.0,
     }
-    assert {name for device, name in figures if device == "gpu1"} == {name for name in of_first if "ecc" not in name}
+    assert {device for device, _ in figures} == {"gpu0", "gpu2"}
+    assert {name for device, name in figures if device == "gpu2"} == {
+        *("gpu.busy", "gpu.memory_total", "gpu.temperature", "gpu.clock_sm", "gpu.power")
+    }
     assert library.asked == ["init", "shutdown"]
 
 

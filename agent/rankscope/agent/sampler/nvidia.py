@@ -32,8 +32,11 @@ class Gpus:
         library = self._library
         if library is None or not self._open():
             return
+        count = 0
         with contextlib.suppress(library.NVMLError):
-            for index in range(min(int(library.nvmlDeviceGetCount()), MOST_GPUS)):
+            count = min(int(library.nvmlDeviceGetCount()), MOST_GPUS)
+        for index in range(count):
+            with contextlib.suppress(library.NVMLError):  # of one that is lost; those behind it are asked
                 yield from self._of(library.nvmlDeviceGetHandleByIndex(index), f"gpu{index}")
 
     def close(self) -> None:
@@ -56,9 +59,9 @@ class Gpus:
     def _of(self, gpu: Any, device: str) -> Iterator[Figure]:
         for name, ask in _FIGURES.items():
             with contextlib.suppress(self._library.NVMLError):
-                value = float(ask(self._library, gpu))
-                if value != _NOT_TOLD:
-                    yield Figure(name, value, device)
+                value = ask(self._library, gpu)
+                if value != _NOT_TOLD:  # as a whole number: no float is equal to it
+                    yield Figure(name, float(value), device)
 
 
 def _errors(library: Any, gpu: Any, *, kind: int) -> int:
