@@ -214,6 +214,14 @@ def test_a_control_group_has_its_own_use_and_limit(machine: Machine) -> None:
     assert "memory.group_limit" not in {figure.name for figure in machine.read()}
 
 
+def test_a_node_with_groups_of_version_1_alone_has_its_other_figures(machine: Machine) -> None:
+    machine.write(machine.proc / "self/cgroup", "2:cpu:/old\n1:name=systemd:/old\n")
+    machine.net(eth0=(1000, 500))
+    machine.read()
+
+    assert [figure.name for figure in machine.read()] == ["memory.used", "memory.total", "net.received", "net.sent"]
+
+
 def test_what_passes_through_another_device_is_counted_once_and_few_devices_are_told(machine: Machine) -> None:
     disks = {"nvme0n1": (9, 9), "nvme0n1p2": (9, 9), "sda": (8, 8), "sda1": (8, 8), "loop0": (7, 7), "dm-0": (9, 9)}
     machine.disks(**disks, sdb=(0, 0))

@@ -99,9 +99,13 @@ class Node:
             yield Figure("memory.group_limit", float(limit))
 
     def _group(self) -> Path:
-        """The folder of the group that this process is in."""
-        path = next(line for line in self._lines("self/cgroup") if line.startswith("0::")).removeprefix("0::")
-        return self._groups / path.strip("/")
+        """The folder of the group that this process is in.
+
+        Raises:
+            LookupError: The groups of this node are of version 1.
+        """
+        paths = {hierarchy: path for hierarchy, _, path in (line.split(":", 2) for line in self._lines("self/cgroup"))}
+        return self._groups / paths["0"].strip("/")
 
     def _lines(self, name: str) -> list[str]:
         return (self._proc / name).read_text().splitlines()
