@@ -35,7 +35,15 @@ def _still_going(rank: int, row: dict[str, Any]) -> dict[str, Any] | None:
 def _odd(rank: int, row: dict[str, Any]) -> dict[str, Any]:
     if rank == 1 and row["cseq"] == 31:
         return {**row, "op": "broadcast"}
+    if rank == 1 and row["cseq"] == 35:
+        # What the flight recorder calls an operation is not held against what the calls do.
+        return {**row, "op": "all_gather", "bytes": 16384, "entry_source": "recorder"}
     return {**row, "bytes": 4092} if rank == 1 and row["cseq"] == 33 else row
+
+
+def _halves(rank: int, row: dict[str, Any]) -> dict[str, Any] | None:
+    """Two groups of one name, as a group that is split has them; of each the second rank has sent nothing."""
+    return None if rank % 2 else {**row, "group_ranks": "0-1" if rank < 2 else "2-3"}
 
 
 def _background(rank: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -53,6 +61,7 @@ TOLD = (
     Told("absent", slow_input, change=_without_last),
     Told("going", slow_input, change=_still_going),
     Told("odd", change=_odd),
+    Told("halves", change=_halves, steps=2),
     Told("background", slow_input, change=_background),
     Told("clean"),
     Told("restarted", slow_input, steps=20),
@@ -175,6 +184,14 @@ async def test_collectives_that_differ_are_told_and_charge_nobody(api: httpx.Asy
 
     told = {place["seq"]: (place["reason"], place["ops"]) for place in answer["unmatched"]}
     assert told == {31: ("op", ["all_reduce", "broadcast"]), 33: ("size", ["all_reduce"])}
+
+
+async def test_two_groups_of_one_name_are_told_apart_by_their_ranks(api: httpx.AsyncClient) -> None:
+    answer = await stragglers(api, "halves")
+
+    told = {(place["seq"], *place["group_ranks"]): place for place in answer["unmatched"]}
+    assert len(told) == 8
+    assert all((one["arrived"], one["missing_ranks"]) == ([low], [high]) for (_, low, high), one in told.items())
 
 
 async def test_a_restart_counts_anew_and_the_launch_is_the_latest_one(api: httpx.AsyncClient) -> None:

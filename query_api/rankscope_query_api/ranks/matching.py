@@ -1,18 +1,15 @@
 """The same collective at all its ranks, matched by launch, process group and number: no clock is asked.
 
 Promises: a rank is called missing only where it was heard of well after the others came, and has sent nothing later of
-the group; what was only lost on the way, or has not been heard of yet, is told apart from that. Operations are held
-against each other only where the calls themselves named them: a flight recorder calls a reduce-scatter of gloo an
-all-reduce.
+the group; what was only lost on the way, or has not been heard of yet, is told apart from that.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from rankscope_query_api.meetings import OF_ONE_SIZE, Clocks, Meeting
-from rankscope_query_api.ranks.arrivals import Arrival, Match, Mismatch
+from rankscope_query_api.meetings import Clocks, Meeting
+from rankscope_query_api.ranks.arrivals import Arrival, Match
 from rankscope_query_api.values import Record
 
 PATIENCE_NS = 10 * 10**9
@@ -63,14 +60,14 @@ def is_complete(meeting: Meeting, sizes: dict[str, int]) -> bool:
 
 
 def matched(rows: Sequence[Record], clocks: Clocks, *, heard: Heard) -> list[Match]:
-    """The collectives that rows are of.
+    """The collectives of one launch that rows are of.
 
     Args:
         rows: Arrivals as `CollectiveReader.arrivals` answers them.
         clocks: Puts their times on one clock.
         heard: What else is known of the ranks.
     """
-    key = ("launch", "group", "group_ranks", "cseq")
+    key = ("group", "group_ranks", "cseq")
     ordered = sorted(rows, key=lambda row: (*(row[name] for name in key), row["rank"], row["entry"]))
     return [
         _match(found, list(of_it), clocks=clocks, heard=heard)
@@ -78,34 +75,19 @@ def matched(rows: Sequence[Record], clocks: Clocks, *, heard: Heard) -> list[Mat
     ]
 
 
-def arrival(row: Record, clocks: Clocks) -> Arrival:
-    """A row as an arrival, its times on the server's clock where the process's was measured."""
-    incarnation: str = row["incarnation_hex"]
-    found = clocks.at(incarnation, row["entry"])
-    offset, error = found or (0, None)
-    return Arrival(
-        rank=row["rank"],
-        incarnation=incarnation,
-        entry_ns=row["entry"] + offset,
-        exit_ns=None if row["exit"] is None else row["exit"] + offset,
-        error_ns=error,
-        entry_source=row["entry_source"],
-        exit_source=row["exit_source"],
-        op=row["op"],
-        bytes=row["bytes"],
-        shape=row["shape"],
-        step=row["step"],
-    )
-
-
-def _match(key: tuple[str, str, str, int], rows: Sequence[Record], *, clocks: Clocks, heard: Heard) -> Match:
-    launch, group, group_ranks, cseq = key
-    arrivals = [arrival(row, clocks) for row in rows]
-    ranks = ranks_named(group_ranks)
+def _match(key: tuple[str, str, int], rows: Sequence[Record], *, clocks: Clocks, heard: Heard) -> Match:
+    group, group_ranks, cseq = key
+    arrivals = [_arrival(row, clocks) for row in rows]
     here = {one.rank for one in arrivals}
-    absent = [rank for rank in ranks if rank not in here]
+    absent = [rank for rank in ranks_named(group_ranks) if rank not in here]
     missing = [rank for rank in absent if _is_missing(rank, arrivals, of=(group, cseq), heard=heard)]
-    return Match(launch, group, ranks, cseq, arrivals, missing, _mismatch(arrivals))
+    return Match(group, group_ranks, cseq, arrivals, missing)
+
+
+def _arrival(row: Record, clocks: Clocks) -> Arrival:
+    """A row as an arrival, its time on the server's clock where the process's was measured."""
+    offset, error = clocks.at(row["incarnation_hex"], row["entry"]) or (0, None)
+    return Arrival(row["rank"], row["entry"] + offset, error, row["op"])
 
 
 def _is_missing(rank: int, arrivals: Sequence[Arrival], *, of: tuple[str, int], heard: Heard) -> bool:
@@ -115,23 +97,3 @@ def _is_missing(rank: int, arrivals: Sequence[Arrival], *, of: tuple[str, int], 
     since = heard.at_ns.get(rank)
     has_passed = heard.passed.get((group, rank), 0) > cseq
     return bool(known) and since is not None and not has_passed and since > max(known) + PATIENCE_NS
-
-
-def _mismatch(arrivals: Sequence[Arrival]) -> Mismatch:
-    if len({one.rank for one in arrivals}) < len(arrivals):
-        return "duplicate"
-    called = [one for one in arrivals if one.entry_source == "call"]
-    if len({one.op for one in called}) > 1:
-        return "op"
-    return "size" if any(_differ(of_source) for of_source in _by_source(arrivals)) else ""
-
-
-def _by_source(arrivals: Iterable[Arrival]) -> Iterable[Sequence[Arrival]]:
-    found: defaultdict[bool, list[Arrival]] = defaultdict(list)
-    for one in arrivals:
-        found[one.entry_source == "call"].append(one)
-    return found.values()
-
-
-def _differ(arrivals: Sequence[Arrival]) -> bool:
-    return len({one.bytes for one in arrivals if one.op in OF_ONE_SIZE}) > 1

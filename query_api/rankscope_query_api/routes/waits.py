@@ -6,7 +6,7 @@ says which.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.meetings import UNMEASURED, Meeting, Member, Placed, StepReach, Window
@@ -62,7 +62,6 @@ class Waits:
         window: What was looked at; None: there are no collectives in it.
         reached: The steps of it, the latest first.
         is_cut: Whether earlier steps were asked for and left out.
-        first_judged: First step from which stragglers are looked for: behind those of warming up.
         keys: Whom waits are counted for, as `Meeting.key` numbers them.
         meetings: The collectives.
         account: What they come to; `charges` have their causes.
@@ -74,7 +73,6 @@ class Waits:
     window: Window | None
     reached: Sequence[StepReach]
     is_cut: bool
-    first_judged: int
     keys: Sequence[Key]
     meetings: Sequence[Meeting]
     account: Account
@@ -112,7 +110,7 @@ async def waits_of(
     keys = _keys(members, steps.by)
     kept, with_outside = _kept(reached)
     if not kept and not with_outside:
-        return Waits(None, [], False, first, keys, [], account([]), {}, Correction(()))
+        return Waits(None, [], False, keys, [], account([]), {}, Correction(()))
     is_cut = len(kept) < sum(one.step >= 0 for one in reached)
     window = Window(launch, kept[-1].step if kept else 0, kept[0].step if kept else 0, with_outside=with_outside)
     extents = await store.meetings.extents(key, window)
@@ -126,9 +124,9 @@ async def waits_of(
     stragglers = await asyncio.to_thread(
         find_stragglers, meetings, charges, keys=len(keys), first=begin, thresholds=thresholds
     )
-    whole = Account(charges, found.received_ns, found.uncertain_ns, found.transfer_ns, found.reasons, found.unmatched)
+    whole = replace(found, charges=charges)
     matches = await _matches(store, key, launch=launch, found=whole, members=members, correction=correction)
-    return Waits(window, kept, is_cut, begin, keys, meetings, whole, stragglers, correction, matches)
+    return Waits(window, kept, is_cut, keys, meetings, whole, stragglers, correction, matches)
 
 
 def _keys(members: Sequence[Member], by: str) -> list[Key]:
@@ -237,5 +235,4 @@ async def _matches(
     heard = Heard(at_ns, {(row["group"], row["rank"]): row["last"] for row in passed})
     rows = await store.collectives.arrivals(key, launch, of=of, limit=MOST_ARRIVALS)
     matches = await asyncio.to_thread(matched, rows, correction, heard=heard)
-    texts = {(row["group"], row["cseq"]): row["group_ranks"] for row in rows}
-    return {(match.group, texts[match.group, match.cseq], match.cseq): match for match in matches}
+    return {(match.group, match.group_ranks, match.cseq): match for match in matches}
