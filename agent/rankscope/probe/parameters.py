@@ -18,7 +18,7 @@ from rankscope.probe.graph import Node, joined, own_parameters
 from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.rows import Subject
 from rankscope.probe.tensors import PLAIN
-from rankscope.probe.torch_inner import current_backward, is_fully_sharded, is_sole_hook
+from rankscope.probe.torch_inner import current_backward, is_fully_sharded, is_sole_hook, version_of
 from rankscope_proto.names import Role
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class _Accumulation(Hook):
             and current_backward() == waiting.backward
             and is_sole_hook(parameter)
             and not is_compiling()
+            and not gradient.is_inference()
         ):
             waiting.arrived.append((parameter, gradient._version))
         else:
@@ -182,7 +183,7 @@ class Parameters:
         return [
             (tracked, gradient)
             for tracked, gradient, version in known
-            if tracked is not None and gradient is not None and gradient._version == version
+            if tracked is not None and gradient is not None and version_of(gradient) == version
         ]
 
     def _trainable(self, keys: Collection[Key] | None) -> Iterator[Tracked]:

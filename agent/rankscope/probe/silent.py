@@ -11,6 +11,7 @@ from rankscope.probe.increments import is_known_zero
 from rankscope.probe.parameters import Tracked
 from rankscope.probe.rows import Row
 from rankscope.probe.sheet import Sheet
+from rankscope.probe.torch_inner import version_of
 from rankscope_proto.names import GapCause, Role
 
 Seen = Mapping[int, tuple[int, int]]
@@ -22,7 +23,7 @@ _GRAD = Role.GRAD.code
 def gradients_of(armed: Sequence[Tracked]) -> Seen:
     """The gradients that parameters have now."""
     pairs = [(id(each.parameter), each.parameter.grad) for each in armed]
-    return {known: (id(gradient), gradient._version) for known, gradient in pairs if gradient is not None}
+    return {known: (id(gradient), version_of(gradient)) for known, gradient in pairs if gradient is not None}
 
 
 class Silent:

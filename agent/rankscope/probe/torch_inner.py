@@ -48,6 +48,11 @@ def is_sole_hook(parameter: Tensor) -> bool:
     return len(cast("Any", parameter)._post_accumulate_grad_hooks or ()) <= 1
 
 
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was written; -1 of one that was made in inference mode, which does not count."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
 class Removable(Protocol):
     """A hook that was put on."""
 

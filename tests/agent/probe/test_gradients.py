@@ -280,6 +280,25 @@ def test_gradients_that_wait_for_the_end_of_a_backward_that_fails_are_measured_u
     assert not {"norm.weight", "embed.weight"} & set(names(rows))
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_gradients_of_a_backward_in_inference_mode_are_measured_and_training_goes_on(
+    recorded: Recorded, level: int
+) -> None:
+    model = nn.Linear(4, 4)
+    probe = attach(recorded.run, model, level=level, every=1, budget=None)
+
+    for index in range(4):
+        with recorded.run.step(index):
+            model.zero_grad()
+            loss = model(torch.ones(2, 4)).sum()
+            with torch.inference_mode():
+                loss.backward()
+
+    found = [row["l2"] for row in recorded.rows("tensor_stats", name="weight", role=GRAD)]
+    assert found == pytest.approx([norm_of(model.weight.grad)] * 4)
+    assert probe.watch.guard.failures == 0
+
+
 def test_where_ranks_may_reduce_each_gradient_is_measured_in_its_hook(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
