@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from rankscope.cli._stragglers import where_met
 from rankscope_query_api.meetings import Meeting, OwnSpan, Stay
 from rankscope_query_api.ranks.charges import Charge, account, explained
 from rankscope_query_api.ranks.matching import Heard, matched, ranks_named
@@ -188,3 +189,7 @@ def test_a_rank_is_missing_only_where_it_was_heard_of_since(
     [match] = matched([row(0), row(1)], Measured(), heard=heard)
 
     assert match.missing == missing
+
+
+def test_a_collective_outside_of_any_step_is_shown_so() -> None:
+    assert [where_met({"step": step}) for step in (None, 0)] == ["outside a step", "step 0"]

@@ -91,16 +91,21 @@ def _row(item: Mapping[str, Any]) -> dict[str, Any]:
         "lost": _ms(item["lost_ns"]),
         "confidence": "" if item["confidence"] is None else f"{item['confidence']:.3f}",
         "causes": ", ".join(told),
-        "worst": ", ".join(f"step {place['step']} {_ms(place['wait_ns'])}" for place in worst),
+        "worst": ", ".join(f"{where_met(place)} {_ms(place['wait_ns'])}" for place in worst),
     }
 
 
 def _unmatched(place: Mapping[str, Any]) -> str:
     missing = f"; missing: {', '.join(map(str, place['missing_ranks']))}" if place["missing_ranks"] else ""
     return (
-        f"{printable(place['op'])} #{place['seq']} of group {printable(place['group'])}, step {place['step']}: "
+        f"{printable(place['op'])} #{place['seq']} of group {printable(place['group'])}, {where_met(place)}: "
         f"{place['detail']}{missing}"
     )
+
+
+def where_met(place: Mapping[str, Any]) -> str:
+    """In which step ranks met; those of a constructor meet in none."""
+    return "outside a step" if place["step"] is None else f"step {place['step']}"
 
 
 def _ms(time_ns: str | int | None) -> str:
