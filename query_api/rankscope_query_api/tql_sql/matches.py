@@ -1,11 +1,11 @@
 """Collectives matched over ranks, as a relation of one row an arrival: what it waited, and what it is charged with.
 
-A collective is known by group and number; its arrivals are compared on one clock: to each entry the offset is added
-that was measured of its process's clock last before it (of earlier entries the first measured), with the drift since,
-all against the server that most processes of the launch were measured against. Without that only processes of one node
-compare, which share a clock. The last arriver is charged where it is the last for certain: it shares a node with the
-one before, or came later than both clocks err. Nothing is said of a collective of which ranks of the group are not
-stored (yet), nor of one at which a rank arrived twice.
+A collective is known by group, its ranks and number, for groups of other ranks may have the same name. Arrivals are
+compared on one clock: to each entry the offset is added that was measured of its process's clock last before it (of
+earlier entries the first measured), with the drift since, all against the server that most processes of the launch were
+measured against. Without that only processes of one node compare, which share a clock. The last arriver is charged
+where it is the last for certain: it shares a node with the one before, or came later than both clocks err. Nothing is
+said of a collective of which ranks of the group are not stored (yet), nor of one at which a rank arrived twice.
 """
 
 # ruff: noqa: S608 - only constants of this repository are put together here: values are bound
@@ -64,12 +64,12 @@ ASOF LEFT JOIN ({_CLOCKS}) AS clock
 # `0-3,8` is five ranks; where they are unknown, those that arrived are taken for all.
 _RANKS = """
 if(
-    empty(known),
+    empty(group_ranks),
     collective_arrived,
     arraySum(
         part -> toInt64OrZero(splitByString({dash:String}, part)[-1])
             - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1,
-        splitByString({comma:String}, known)
+        splitByString({comma:String}, group_ranks)
     )
 )"""
 
@@ -82,7 +82,6 @@ SELECT
     arrayElement(groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4)), 2) AS before,
     max(arrival) AS final,
     min(arrival) AS first,
-    any(group_ranks) AS known,
     uniqExact(arrival.2) AS collective_arrived,
     count() = collective_arrived
         AND collective_arrived >= {_RANKS}
@@ -94,7 +93,7 @@ SELECT
     if(is_whole, final.1 - first.1, NULL) AS collective_skew,
     if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
 FROM ({_ON_ONE_CLOCK})
-GROUP BY run_id, launch_id, "group", cseq"""
+GROUP BY run_id, launch_id, "group", group_ranks, cseq"""
 
 MATCHES = f"""
 SELECT

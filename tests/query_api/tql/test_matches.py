@@ -32,7 +32,7 @@ ARRIVALS: dict[int, tuple[float, float, float, float]] = {1: (0, 10, 20, 60), 2:
 """Collective -> when each rank comes, in ms."""
 
 
-GROUPS = {"0": {0, 1, 2, 3}, "pair": {0, 3}, "near": {0, 1}}
+GROUPS = {"0": {0, 1, 2, 3}, "pair": {0, 3}, "near": {0, 1}, "half": {0, 1, 2, 3}}
 
 
 def _collectives(rank: int) -> list[Row]:
@@ -40,6 +40,7 @@ def _collectives(rank: int) -> list[Row]:
     rows.append(_at(9, rank, rank, cseq=0, flags=COLLECTIVE_FLAGS["p2p"], step=9))
     rows.append(_at(4, rank, 7.0 * rank, group="pair", group_ranks="0,3"))
     rows.append(_at(4, rank, 7.0 * rank, group="near", group_ranks="0-1"))
+    rows.append(_at(4, rank, 7.0 * rank, group="half", group_ranks="0-1" if rank < 2 else "2-3"))
     if rank != 2:
         rows.append(_at(5, rank, rank))
     rows.append(_at(6, rank, rank))
@@ -122,6 +123,11 @@ def test_a_group_has_the_ranks_that_it_names(ask: Asked) -> None:
     assert _told(ask, "wait_charged", 4, group="pair") == {0: None, 3: 21}
 
 
+def test_groups_of_one_name_and_other_ranks_do_not_wait_for_each_other(ask: Asked) -> None:
+    assert _told(ask, "wait", 4, group="half") == {0: 7, 1: 0, 2: 7, 3: 0}
+    assert _told(ask, "arrived", 4, group="half") == dict.fromkeys(range(4), 2)
+
+
 def test_nothing_is_said_before_all_ranks_are_there_or_where_one_came_twice(ask: Asked) -> None:
     missing, twice = _told(ask, "wait", 5), _told(ask, "wait_charged", 6)
 
@@ -141,5 +147,5 @@ def test_who_is_charged_is_asked_over_all_runs_and_of_one_project(ask: Asked) ->
     own = ask.page("exists(collective.op) | count() by run.id")
 
     charged = {(run, rank): _rounded(value) for run, rank, value, *_ in found.rows}
-    assert {rank: value for (run, rank), value in charged.items() if run == MEASURED} == {1: 7, 2: 60.5, 3: 171}
+    assert {rank: value for (run, rank), value in charged.items() if run == MEASURED} == {1: 14, 2: 60.5, 3: 178}
     assert sum(row[1] for row in own.rows) == len([row for rank in OFFSETS for row in _collectives(rank)]) * 2

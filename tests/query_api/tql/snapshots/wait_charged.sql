@@ -9,7 +9,7 @@ FROM (
       FROM (
          SELECT run_id, collective_arrived, collective_skew, is_whole, final, charged, arrayJoin(arrivals) AS own
         FROM (
-           SELECT run_id, groupArray(arrival) AS arrivals, arrayElement(groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4)), 2) AS before, max(arrival) AS final, min(arrival) AS first, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, count() = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, collective_arrived = 1 OR final.4 = before.4 OR final.1 + before.1 > final.3 + before.3 AS is_certain, toInt128(final.1) * count() - sum(toInt128(arrival.1)) AS waited, if(is_whole, final.1 - first.1, NULL) AS collective_skew, if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
+           SELECT run_id, groupArray(arrival) AS arrivals, arrayElement(groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4)), 2) AS before, max(arrival) AS final, min(arrival) AS first, uniqExact(arrival.2) AS collective_arrived, count() = collective_arrived AND collective_arrived >= if( empty(group_ranks), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, group_ranks) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, collective_arrived = 1 OR final.4 = before.4 OR final.1 + before.1 > final.3 + before.3 AS is_certain, toInt128(final.1) * count() - sum(toInt128(arrival.1)) AS waited, if(is_whole, final.1 - first.1, NULL) AS collective_skew, if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
           FROM (
              SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, measured > 0, incarnation, seq, idx ) AS arrival
             FROM (
@@ -34,7 +34,7 @@ FROM (
               )
             ) AS clock ON arrived.run_id = clock.run_id AND incarnation = process AND entry >= since
           )
-          GROUP BY run_id, launch_id, "group", cseq
+          GROUP BY run_id, launch_id, "group", group_ranks, cseq
         ) 
       )
     ) AS grouped
@@ -59,7 +59,7 @@ FROM (
       FROM (
          SELECT run_id, collective_arrived, collective_skew, is_whole, final, charged, arrayJoin(arrivals) AS own
         FROM (
-           SELECT run_id, groupArray(arrival) AS arrivals, arrayElement(groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4)), 2) AS before, max(arrival) AS final, min(arrival) AS first, any(group_ranks) AS known, uniqExact(arrival.2) AS collective_arrived, count() = collective_arrived AND collective_arrived >= if( empty(known), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, known) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, collective_arrived = 1 OR final.4 = before.4 OR final.1 + before.1 > final.3 + before.3 AS is_certain, toInt128(final.1) * count() - sum(toInt128(arrival.1)) AS waited, if(is_whole, final.1 - first.1, NULL) AS collective_skew, if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
+           SELECT run_id, groupArray(arrival) AS arrivals, arrayElement(groupArraySorted(2)(tuple(-arrival.1, -arrival.2, arrival.3, arrival.4)), 2) AS before, max(arrival) AS final, min(arrival) AS first, uniqExact(arrival.2) AS collective_arrived, count() = collective_arrived AND collective_arrived >= if( empty(group_ranks), collective_arrived, arraySum( part -> toInt64OrZero(splitByString({dash:String}, part)[-1]) - toInt64OrZero(splitByString({dash:String}, part)[1]) + 1, splitByString({comma:String}, group_ranks) ) ) AND (uniqExact(arrival.4) = 1 OR min(arrival.5) = 1) AS is_whole, collective_arrived = 1 OR final.4 = before.4 OR final.1 + before.1 > final.3 + before.3 AS is_certain, toInt128(final.1) * count() - sum(toInt128(arrival.1)) AS waited, if(is_whole, final.1 - first.1, NULL) AS collective_skew, if(is_whole AND is_certain AND waited <= 9223372036854775807, toInt64(waited), NULL) AS charged
           FROM (
              SELECT arrived.run_id AS run_id, launch_id, "group", group_ranks, cseq, tuple( entry + offset + toInt64(growth * ((entry - measured) / 1000000000)), rank, error, node, measured > 0, incarnation, seq, idx ) AS arrival
             FROM (
@@ -84,7 +84,7 @@ FROM (
               )
             ) AS clock ON arrived.run_id = clock.run_id AND incarnation = process AND entry >= since
           )
-          GROUP BY run_id, launch_id, "group", cseq
+          GROUP BY run_id, launch_id, "group", group_ranks, cseq
         ) 
       )
     ) AS grouped
