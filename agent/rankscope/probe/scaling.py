@@ -100,7 +100,10 @@ class Scaling:
         self._of_step, self._launched = [], []
 
     def live(self) -> LossScale | None:
-        """The scale of the backward that runs; None: nothing has been scaled yet, or the scaler is switched off."""
+        """The scale of the backward that runs; None: nothing has been scaled yet, or the scaler is switched off.
+
+        Nor is there one while a graph is captured, whose values are computed only when it is replayed.
+        """
         if self._live is None:
             self._live = self._read()
             if self._live is not None:
@@ -121,13 +124,15 @@ class Scaling:
         end = self._read()
         chain = [scale for scale in (self._before, *self._of_step, end) if scale is not None]
         self._before = end
-        if self._launched:
+        if self._launched and not self._is_capturing():
             self._send(chain)
         else:
             self._judge(chain)
 
     def settle(self, *, wait: bool) -> None:
         """Take in the scales that have arrived; `wait` for all of them (never in a step)."""
+        if not wait and self._is_capturing():
+            return
         while self._travelling and (wait or self._travelling[0].event.query()):
             arrived = self._travelling.popleft()
             if wait:
@@ -142,8 +147,11 @@ class Scaling:
         tensor = live_scale(self._scaler)
         if tensor is None:
             return None
+        device = self._device(tensor.device)
+        if device is not None and device.is_capturing():
+            return None
         scale = LossScale(self._step, self._recording.clock.wall_ns())
-        if self._device(tensor.device) is None:
+        if device is None:
             scale.value = number(tensor.reshape(()))
         else:
             self._launched.append((scale, tensor.reshape(()).clone()))
@@ -153,6 +161,9 @@ class Scaling:
         if where not in self._devices:
             self._devices[where] = self._device_for(where)
         return self._devices[where]
+
+    def _is_capturing(self) -> bool:
+        return any(device is not None and device.is_capturing() for device in self._devices.values())
 
     def _send(self, chain: list[LossScale]) -> None:
         launched, self._launched = self._launched, []

@@ -270,6 +270,8 @@ class Keeper:
 
     def _settle(self, *, wait: bool) -> None:
         """Hand over what has left its device, in order, and answer whoever waits for nothing else."""
+        if not wait and any(device is not None and device.is_capturing() for device in self._devices.values()):
+            return
         while self._travelling and self._travelling[0][0].has_arrived(wait=wait):
             for item in self._travelling.popleft()[1]:
                 self._recording.append(item)

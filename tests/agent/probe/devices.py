@@ -13,9 +13,11 @@ class LateEvent:
         self._device = device
 
     def query(self) -> bool:
+        self._device.refuse_in_graph()
         return not self._device.is_behind
 
     def synchronize(self) -> None:
+        self._device.refuse_in_graph()
         self._device.waits += 1
 
 
@@ -28,11 +30,18 @@ class HostAsDevice:
         self.waits = 0
         self.buffers = 0
 
+    def refuse_in_graph(self) -> None:
+        """As CUDA does, which also ends the capture."""
+        if self.is_in_graph:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
     def host_buffer(self, size: int) -> Tensor:
+        self.refuse_in_graph()
         self.buffers += 1
         return torch.empty(size)
 
     def send(self, packed: Tensor, host: Tensor) -> LateEvent:
+        self.refuse_in_graph()
         host.copy_(packed, non_blocking=True)
         return LateEvent(self)
 

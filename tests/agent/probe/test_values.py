@@ -351,3 +351,22 @@ def test_values_of_a_device_are_awaited_by_nobody_but_who_asks_for_them() -> Non
     assert numbers(pending.result(0)[0].values()) == [1.0, 1.0]
     assert len(keeping.rows()) == 1
     assert device.waits == 0
+
+
+def test_while_a_graph_is_captured_no_copy_is_asked_for() -> None:
+    device = HostAsDevice()
+    keeping = Keeping(device=device)
+    device.is_behind = True
+    pending = keeping.keeper.ask(["head.weight"], cause="c")
+    keeping.keeper.begin(opened(0))
+    keeping.keeper.see(WEIGHT, torch.ones(2), phase=FORWARD, microstep=0)
+    keeping.keeper.end()
+
+    device.is_in_graph, device.is_behind = True, False
+    keeping.keeper.begin(opened(1))
+    keeping.keeper.end()
+    assert not pending.is_done
+
+    device.is_in_graph = False
+    keeping.keeper.begin(opened(2))
+    assert numbers(pending.result(0)[0].values()) == [1.0, 1.0]

@@ -225,6 +225,32 @@ def test_a_scale_on_a_device_is_known_when_its_copy_has_arrived_and_nothing_wait
     assert (scale.value, scale.is_judged, device.waits) == (8.0, True, 0)
 
 
+def test_while_a_graph_is_captured_no_scale_is_read_sent_or_asked_for(recorded: Recorded) -> None:
+    # given a scale on its way
+    device = HostAsDevice()
+    scaler = GradScaler("cpu", init_scale=8.0)
+    probe = attach(recorded.run, nn.Linear(1, 1))
+    scaling = Scaling(scaler, probe.watch.recording, device_for=lambda _: device)
+    scaler.scale(torch.ones(()))
+    scaling.begin(0)
+    scale = scaling.live()
+    assert scale is not None
+    scaling.end()
+
+    # when the next step is in a graph
+    device.is_in_graph = True
+    scaling.settle(wait=False)
+    scaling.begin(1)
+    captured = scaling.live()
+    scaling.end()
+
+    # then nothing is known of that one, and of the other as soon as the graph is there
+    assert (scale.value, captured) == (None, None)
+    device.is_in_graph = False
+    scaling.settle(wait=False)
+    assert (scale.value, scale.is_judged) == (8.0, True)
+
+
 def test_a_scale_that_never_arrives_leaves_the_gradient_scaled() -> None:
     row = gradient_row(LossScale(0, 0, is_judged=True))
 
