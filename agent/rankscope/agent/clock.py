@@ -37,6 +37,7 @@ FIRST_EXCHANGES = 8
 EXCHANGE_S = 2.0
 TIMEOUT_S = 2.0
 CLOSE_S = 0.5
+MOST_KEYS = 8
 
 EARLY_NS = 60 * 10**9
 """For so long it is said often what a clock does: its drift is not known yet."""
@@ -76,6 +77,11 @@ class Ticker:
         self._thread = threading.Thread(target=self._run, name="rankscope-clock", daemon=True)
         self._thread.start()
 
+    def learn(self, keys: Sequence[str]) -> None:
+        """Try these API keys before those of earlier processes: a key may be revoked between two runs."""
+        if not set(keys) <= set(self._keys):
+            self._keys = tuple(dict.fromkeys((*keys, *self._keys)))[:MOST_KEYS]
+
     def fits(self) -> Mapping[str, Fit]:
         """What was found, by whose clock it is: several gateways may answer at one address."""
         with self._lock:
@@ -99,7 +105,8 @@ class Ticker:
     def _ask(self) -> bool:
         """One exchange; whether there was an answer that tells the time."""
         try:
-            key = self._keys[self._denials % len(self._keys)] if self._keys else None
+            keys = self._keys
+            key = keys[self._denials % len(keys)] if keys else None
             route = self._ways.connection(self._recorded).route(key)
             stub = IngestStub(route.channel)
             sent_ns = time.monotonic_ns()
@@ -199,9 +206,11 @@ class Clocks:
         found: list[str] = []
         for endpoint in self._ways.endpoints(recorded):
             alone = Recorded((endpoint,), recorded.trust)
-            name = repr(alone)
-            if name not in self._tickers:
-                self._tickers[name] = Ticker(self._ways, alone, keys=self._ways.keys(neighbour.folder, recorded))
+            name, keys = repr(alone), self._ways.keys(neighbour.folder, recorded)
+            if name in self._tickers:
+                self._tickers[name].learn(keys)
+            else:
+                self._tickers[name] = Ticker(self._ways, alone, keys=keys)
             found.append(name)
         return tuple(found)
 

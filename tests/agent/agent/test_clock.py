@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from rankscope._clock import SystemClock
@@ -16,6 +17,7 @@ from rankscope.agent.diary import Diaries
 from rankscope.agent.neighbours import Neighbours
 from rankscope.agent.ways import Ways
 from rankscope.testing import rows_of
+from rankscope_proto.v1.ingest_pb2 import StandReply, StandRequest
 from tests.agent.agent.spools import Trainer
 from tests.agent.agent.standing_rows import batches_of_agents
 from tests.agent.gateways import ScriptedGateway
@@ -117,14 +119,16 @@ def node(closing: ExitStack, root: Path, *gateways: ScriptedGateway) -> Node:
     return made
 
 
-def trainer(closing: ExitStack, root: Path, *, rank: int = 0, clock: SystemClock | None = None) -> Trainer:
+def trainer(
+    closing: ExitStack, root: Path, *, rank: int = 0, clock: SystemClock | None = None, key: str = ""
+) -> Trainer:
     class Clocked(Trainer):
         boot_id = boot_id()
 
         def make_clock(self) -> SystemClock:
             return clock or SystemClock()
 
-    made = Clocked(root, rank=rank)
+    made = Clocked(root, rank=rank, key=key)
     closing.callback(made.end)
     made.append()
     return made
@@ -234,6 +238,49 @@ def test_a_process_that_began_before_the_wall_clock_was_set_is_told_of_where_it_
     watched.await_rows(one)
 
     assert abs(watched.rows_of(one)[0]["offset"] - HOUR) < S
+
+
+class Locked(ScriptedGateway):
+    """A gateway that one key opens.
+
+    Attributes:
+        key: The key.
+        opened: Keys that did.
+    """
+
+    key = "old"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: set[str] = set()
+
+    def Stand(self, request: StandRequest, context: grpc.ServicerContext) -> StandReply:
+        if ("authorization", f"Bearer {self.key}") not in context.invocation_metadata():
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "not the key")
+        self.opened.add(self.key)
+        return super().Stand(request, context)
+
+
+def test_where_a_key_was_revoked_between_two_runs_the_gateway_is_asked_with_the_next_ones(
+    tmp_path: Path, closing: ExitStack
+) -> None:
+    served = Locked()
+    closing.callback(served.stop)
+    served.clock = "gate boot-g"
+    watched = node(closing, tmp_path, served)
+    first = trainer(closing, tmp_path, key="old")
+    watched.await_rows(first)
+    first.end()
+    watched.look()
+    served.key = "new"
+
+    trainer(closing, tmp_path, rank=1, key="new")
+
+    def is_asked() -> bool:
+        watched.look()
+        return "new" in served.opened
+
+    wait_until(is_asked, what="be asked with the new key")
 
 
 def test_a_gateway_that_does_not_tell_the_time_leaves_no_rows_and_no_diary(tmp_path: Path, closing: ExitStack) -> None:
