@@ -1,15 +1,9 @@
 """Which layer a module belongs to: the nearest numbered block around it; pure functions over rows of `modules`."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankscope_query_api.values import Record
-
-NUMBER_AT_END = "0*([0-9]+)$"
-"""Finds the number that a name ends in, without leading zeros; means the same in RE2, for TQL's `layer.path`."""
-
-_NUMBER = re.compile(NUMBER_AT_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,8 @@ def is_block(row: Record, indexes: Mapping[str, int | None]) -> bool:
 
     `tql_sql.relations` says the same in SQL.
     """
-    number = _NUMBER.search(row["path"].rpartition(".")[2])
-    index = row["layer_index"]
-    is_numbered = index is not None and number is not None and number[1] == str(index)
-    return is_numbered and indexes.get(row["parent"]) != index
+    name = row["path"].rpartition(".")[2]
+    # No expression: on a long name of zeros it looked from each of them at all others.
+    digits = name[len(name.rstrip("0123456789")) :]
+    is_numbered = (digits.lstrip("0") or digits[:1]) == str(row["layer_index"])
+    return is_numbered and indexes.get(row["parent"]) != row["layer_index"]

@@ -17,7 +17,6 @@ from sqlglot.expressions.core import Expr
 from rankscope.tql.fields import Origin
 from rankscope_proto.names import ProcessRole, RunStatus, SpanStatus
 from rankscope_proto.sections_spans import SPAN_END
-from rankscope_query_api.layers import NUMBER_AT_END
 from rankscope_query_api.tql_sql.guard import check_statement
 from rankscope_query_api.tql_sql.matches import MATCHES, SCOPED, UNMEASURED
 from rankscope_query_api.tql_sql.parameters import Parameters, Statement
@@ -37,7 +36,7 @@ KEYS: dict[Origin, tuple[str, ...]] = {
 _OF_PROJECT = "project = {project:String}"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
 _DOT, _NUMBER = "{dot:String}", "{number:String}"
-_BOUND = {"dot": ".", "number": NUMBER_AT_END, "dash": "-", "comma": ","}
+_BOUND = {"dot": ".", "number": "0*([0-9]+)$", "dash": "-", "comma": ","}
 
 # What the list of runs says, computed alike: the worst status of the latest launch's trainers, or of all its processes
 # where none calls itself a trainer; a process that fell silent was interrupted.
