@@ -1,6 +1,6 @@
 """What a probe is asked for, checked where it is asked: what is wrong with it would else show in training, later."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from rankscope.errors import ConfigError
 from rankscope.probe.configuration import CaptureConfiguration, Values
@@ -12,7 +12,7 @@ def checked_ask(nodes: object, *, values: object, step: object) -> None:
     Raises:
         ConfigError: It cannot be captured so.
     """
-    if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+    if isinstance(nodes, str) or not isinstance(nodes, Collection):
         raise ConfigError(f"nodes is {nodes!r}; write a sequence of paths, such as ['head']")
     if not nodes:
         raise ConfigError("nodes is empty; name modules or tensors, or a glob such as *")

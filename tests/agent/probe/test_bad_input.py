@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ASKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda probe: probe.capture("head"), "nodes is 'head'; write a sequence of paths"),
     (lambda probe: probe.capture([]), "nodes is empty"),
+    (lambda probe: probe.capture(iter(["head"])), "write a sequence of paths"),
     (lambda probe: probe.capture([3]), "3 names no node"),
     (lambda probe: probe.capture(["head"], values="whole"), "values is 'whole'; pass a Values"),
     (lambda probe: probe.capture(["head"], step=-1), "step is -1; write the number of a step"),
