@@ -62,7 +62,8 @@ def library(environ: Mapping[str, str] = os.environ, *, patience_s: float = PATI
     if not is_whole(path):
         _build(path, compiler, patience_s=patience_s)
         _check_owned(path, forbidden=0o022)
-    os.utime(path)
+    with suppress(OSError):  # where nothing can be written, nothing is forgotten either
+        os.utime(path)
     return path
 
 

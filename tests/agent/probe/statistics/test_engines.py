@@ -1,6 +1,7 @@
 """The kernel comes about beside the training, is trusted only where it may be, and its absence costs time only."""
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -98,6 +99,17 @@ def test_a_file_that_others_may_write_to_is_not_loaded(
             compiled(tmp_path_factory.getbasetemp() / "rankscope")
     finally:
         path.chmod(0o600)
+
+
+def test_a_kernel_that_lies_where_nothing_can_be_written_is_found(
+    kernel: Kernel, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "utime", refused)
+
+    assert is_whole(compiled(tmp_path_factory.getbasetemp() / "rankscope"))
 
 
 def test_two_processes_that_begin_at_once_both_have_a_kernel_where_a_damaged_and_an_old_one_lay(
