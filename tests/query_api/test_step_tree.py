@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope_query_api.ranks.missing import Hearsay, MissingRank, reasons
+from rankscope_query_api.ranks.missing import MOST_ABSENT, Hearsay, MissingRank, absent_of, reasons
 from rankscope_query_api.ranks.step_groups import MOST_GROUPS, grouped
 from rankscope_query_api.ranks.step_order import RankClock
 from rankscope_query_api.ranks.step_places import settled
@@ -230,6 +230,12 @@ def test_the_slowest_groups_are_shown_and_all_are_counted() -> None:
     groups = grouped(place, {rank: rank for rank in range(1000)}, charged=None)
 
     assert (len(groups.shown), groups.total, groups.shown[0].name) == (MOST_GROUPS, 1000, 999)
+
+
+def test_of_absent_ranks_the_first_are_named_and_all_are_counted() -> None:
+    absent, total = absent_of(2**31 - 1, {-1, 0, 2})
+
+    assert (absent[:2], len(absent), total) == ([1, 3], MOST_ABSENT, 2**31 - 3)
 
 
 HERE, THERE = "b" * 32, "a" * 32

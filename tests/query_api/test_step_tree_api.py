@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from rankscope_proto.names import GapClass, ProcessRole, SpanStatus
 from rankscope_proto.v1 import batch_pb2 as pb
+from rankscope_query_api.ranks.missing import MOST_ABSENT
 from rankscope_query_api.ranks.step_groups import Groups, grouped
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
@@ -22,6 +23,8 @@ FIRST, SECOND = b"1" * 16, b"2" * 16
 HOURS = 5 * 3_600_000 * MS
 FAR_AHEAD = START * 2
 """When a process was heard that is not silent, however long the tests take."""
+
+VAST = 2**31 - 1
 
 TIMES = (10 * MS, 40 * MS, 60 * MS, 2 * MS)
 
@@ -170,12 +173,18 @@ def pipelined() -> Iterator[pb.Batch]:
     yield writer.seal(spans=[rows[0], rows[1], *first, second, layer])
 
 
+def vast() -> Iterator[pb.Batch]:
+    """One rank of as many as a header can say."""
+    writer = Writer("vast", 0, world_size=VAST)
+    yield writer.seal(spans=spans(writer, 0))
+
+
 @pytest.fixture(scope="module")
 def misfits(front_process: FrontProcess) -> Iterator[Store]:
     """A database with all of these runs."""
     store = Store(front_process.url)
     migrate(store.client)
-    for make in (restarted, lacking, twins, far_apart, held_up, late, pipelined):
+    for make in (restarted, lacking, twins, far_apart, held_up, late, pipelined, vast):
         insert(store.client, *make(), token=make.__name__)
     yield store
     store.drop()
@@ -215,6 +224,15 @@ async def test_each_missing_rank_has_its_reason(misfit_api: httpx.AsyncClient) -
         (6, "unexplained"),
     ]
     assert tree["missing_ranks"][0]["detail"] == "lost: ring_full"
+
+
+async def test_a_world_size_of_any_number_is_answered_with_the_first_ranks_that_are_missing(
+    misfit_api: httpx.AsyncClient,
+) -> None:
+    tree = await get(misfit_api, tree_of("vast", 0))
+
+    assert [one["rank"] for one in tree["missing_ranks"]] == list(range(1, MOST_ABSENT + 1))
+    assert tree["warnings"] == [f"{VAST - 1} ranks have nothing of this step: the first {MOST_ABSENT} are named"]
 
 
 async def test_of_two_processes_that_are_one_rank_one_is_shown_and_the_other_named(

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from rankscope_query_api.step_rows import HeardRank
@@ -17,6 +18,9 @@ Reason = Literal["gap", "dead", "silent", "ended", "behind", "never_attached", "
 silent: nothing was heard of it for a minute; ended: its last word came before the step; behind: it is heard and has
 not sent the step yet; never_attached: nothing was ever heard of it; other_launch: it was heard in another launch of the
 run only; no_span: it has the step, and no span at this path; unexplained: none of these."""
+
+MOST_ABSENT = 10_000
+"""Ranks of a launch that are named as absent, the first: a world size is what a process says, up to 2**31 - 1."""
 
 _S = 10**9
 
@@ -53,6 +57,12 @@ class Hearsay:
     attempts: Mapping[str, int]
     gap_causes: Mapping[int, str]
     with_later_steps: AbstractSet[int]
+
+
+def absent_of(world_size: int, here: AbstractSet[int]) -> tuple[Sequence[int], int]:
+    """The ranks below a world size that are not here, the first 10,000 of them, and how many there are."""
+    absent = islice((rank for rank in range(world_size) if rank not in here), MOST_ABSENT)
+    return list(absent), world_size - sum(0 <= rank < world_size for rank in here)
 
 
 def reasons(absent: Sequence[int], known: Hearsay) -> list[MissingRank]:

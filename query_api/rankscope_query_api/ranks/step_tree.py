@@ -15,7 +15,7 @@ from rankscope_query_api.ranks.step_places import Place, Spread, path_with, plac
 from rankscope_query_api.step_rows import EdgeFaults, PathTotals, StepCharges, StepProcess
 
 _SHOWN_RANKS = 100
-"""Missing ranks listed at one path; the step's own list is whole."""
+"""Missing ranks listed at one path; the step's own list has more."""
 
 _NAMED = 10
 """Ranks that a sentence names."""
@@ -98,7 +98,8 @@ class Given:
         edges: Edges that make no proper tree.
         charges: What ranks are charged with; None: no collective of the step was matched.
         clocks: The clock of each rank.
-        absent: Ranks of the launch that have nothing of the step.
+        absent: Ranks of the launch that have nothing of the step, the first 10,000.
+        absent_total: How many these are.
         gap_causes: What is stated to be missing of a rank's spans of this step, in words.
     """
 
@@ -107,6 +108,7 @@ class Given:
     charges: StepCharges | None = None
     clocks: Mapping[int, RankClock] = field(default_factory=dict[int, RankClock])
     absent: Sequence[MissingRank] = ()
+    absent_total: int = 0
     gap_causes: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
@@ -118,7 +120,7 @@ class MergedTree:
         nodes: Places, a parent before its children, siblings by earliest start.
         places: What each rank did, by path; none where only something below has spans.
         ranks: The ranks that have the step, ascending.
-        missing_ranks: Ranks of the launch that have nothing of this step, ascending.
+        missing_ranks: Ranks of the launch that have nothing of this step, ascending, the first 10,000.
         unmeasured_ranks: Ranks that have the step and whose clock was never measured, ascending.
         copies: Rows that repeat a span.
         charges: What ranks are charged with; None: no collective of the step is known.
@@ -160,7 +162,7 @@ def merge_step(totals: Sequence[PathTotals], given: Given) -> MergedTree:
         unmeasured_ranks=sorted(growing.present - measured),
         copies=copies,
         charges=given.charges,
-        warnings=_warnings(nodes, copies=copies, processes=given.processes),
+        warnings=_warnings(nodes, given, copies=copies),
     )
 
 
@@ -268,11 +270,13 @@ def chosen(processes: Sequence[StepProcess]) -> tuple[Sequence[StepProcess], Seq
     return [one for one in processes if (one.incarnation, one.rank) not in out], left_out
 
 
-def _warnings(nodes: Sequence[MergedNode], *, copies: int, processes: Sequence[StepProcess]) -> list[str]:
+def _warnings(nodes: Sequence[MergedNode], given: Given, *, copies: int) -> list[str]:
     found: list[str] = []
+    if given.absent_total > len(given.absent):
+        found.append(f"{given.absent_total} ranks have nothing of this step: the first {len(given.absent)} are named")
     if copies:
         found.append(f"{copies} rows repeat a span that was there before; each is counted once")
-    _, left_out = chosen(processes)
+    _, left_out = chosen(given.processes)
     if left_out:
         named = ", ".join(str(rank) for rank in sorted({one.rank for one in left_out})[:_NAMED])
         found.append(

@@ -12,6 +12,7 @@ from rankscope_proto.names import Phase
 from rankscope_query_api.answers import Json, json_answer, moment
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.ranks.hangs import THRESHOLDS
+from rankscope_query_api.ranks.missing import absent_of
 from rankscope_query_api.ranks.verdicts import Verdict, named
 from rankscope_query_api.routes.asking import PREFIX, InProject, Run, launch_named, launches_of, store_of
 from rankscope_query_api.rules.hanging import Looked, look
@@ -112,7 +113,7 @@ def _warnings(looked: Looked, launch: Launch | None, *, thresholds: Mapping[str,
         return ["no agent says where this launch's processes stand: it is over for a day, or runs without an agent"]
     told = {standing.rank for standing in looked.standings}
     warnings: list[str] = []
-    absent = sorted(set(range(launch.world_size if launch else 0)) - told)
+    absent, _ = absent_of(launch.world_size if launch else 0, told)
     if absent:
         warnings.append(f"of {named(absent)} no agent says where it stands")
     unheard = [

@@ -14,7 +14,7 @@ from rankscope_query_api.answers import Json, Page, json_answer, moment
 from rankscope_query_api.errors import InvalidRequestError, NotFoundError
 from rankscope_query_api.ranks.clocks import Moment
 from rankscope_query_api.ranks.lateness import late_spans
-from rankscope_query_api.ranks.missing import Hearsay, MissingRank, reasons
+from rankscope_query_api.ranks.missing import Hearsay, MissingRank, absent_of, reasons
 from rankscope_query_api.ranks.step_charges import step_charges
 from rankscope_query_api.ranks.step_groups import Groups, grouped
 from rankscope_query_api.ranks.step_order import RankClock
@@ -145,14 +145,14 @@ async def _read(
         _charges(store, asked),
     )
     totals = await asyncio.to_thread(_settled, found, clock)
-    here = {rank for one in totals for rank in one.ranks}
-    absent = [rank for rank in range(asked.world_size) if rank not in here]
+    absent, absent_total = absent_of(asked.world_size, {rank for one in totals for rank in one.ranks})
     given = Given(
         processes=clock.processes,
         edges=edges,
         charges=charges,
         clocks=clock.of_ranks,
         absent=await _reasons(store, asked, absent=absent, causes=causes) if absent else (),
+        absent_total=absent_total,
         gap_causes=causes,
     )
     return given, totals
