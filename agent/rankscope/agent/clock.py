@@ -176,10 +176,8 @@ class Clocks:
         self._without.intersection_update(there)
         for incarnation in self._held.keys() - there.keys():
             del self._held[incarnation]
-        for incarnation, neighbour in there.items():
-            if incarnation not in self._held and incarnation not in self._without:
-                self._meet(neighbour)
-        self._let_go()
+        unmet = [one for one in there if one not in self._held and one not in self._without]
+        self._let_go({name for one in unmet for name in self._meet(there[one])})
         self._tell()
 
     def close(self) -> None:
@@ -190,15 +188,17 @@ class Clocks:
         for ticker in self._tickers.values():
             ticker.join(max(0.0, deadline - time.monotonic()))
 
-    def _meet(self, neighbour: Neighbour) -> None:
+    def _meet(self, neighbour: Neighbour) -> tuple[str, ...]:
+        """The gateways that it may send to."""
         tickers = self._tickers_of(neighbour)
         between = between_clocks(neighbour.folder)
         if between is None or not tickers:
-            return  # it has sealed nothing yet, or no gateway is known: asked again in a second
+            return tickers  # it has sealed nothing yet, or no gateway is known: asked again in a second
         if shares_clock(neighbour, between):
             self._held[neighbour.head.incarnation] = _Held(neighbour, between, tickers)
         else:
             self._without.add(neighbour.head.incarnation)
+        return tickers
 
     def _tickers_of(self, neighbour: Neighbour) -> tuple[str, ...]:
         """The gateways of a process are asked before anything is known of its clock: it is soon known then."""
@@ -214,11 +214,11 @@ class Clocks:
             found.append(name)
         return tuple(found)
 
-    def _let_go(self) -> None:
-        """Ask no gateway that no process here sends to any more."""
+    def _let_go(self, met: set[str]) -> None:
+        """Ask no gateway that no process here sends to any more; of those met in this round they are asked on."""
         if not self._held:
             return  # between two runs: the next one finds out at once what time it is
-        used = {name for held in self._held.values() for name in held.tickers}
+        used = met.union(*(held.tickers for held in self._held.values()))
         for name in self._tickers.keys() - used:
             self._tickers.pop(name).close()
 

@@ -240,6 +240,22 @@ def test_a_process_that_began_before_the_wall_clock_was_set_is_told_of_where_it_
     assert abs(watched.rows_of(one)[0]["offset"] - HOUR) < S
 
 
+def test_a_gateway_is_asked_on_while_a_process_that_sends_there_has_sealed_nothing(
+    tmp_path: Path, closing: ExitStack
+) -> None:
+    watched = node(closing, tmp_path, gateway(closing))
+    sealed = trainer(closing, tmp_path)
+    other = gateway(closing, clock="b boot-b")
+    closing.callback(Trainer(tmp_path, rank=1, endpoint=other.endpoint).end)
+    watched.await_rows(sealed)
+    tickers = dict(vars(watched.clocks)["_tickers"])
+
+    watched.look()
+
+    assert len(tickers) == 2
+    assert vars(watched.clocks)["_tickers"] == tickers
+
+
 class Locked(ScriptedGateway):
     """A gateway that one key opens.
 
