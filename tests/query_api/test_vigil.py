@@ -5,8 +5,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,6 +19,7 @@ from rankscope_query_api.clickhouse_store import ClickHouseStore
 from rankscope_query_api.errors import SettingsError, StoreUnavailableError
 from rankscope_query_api.metrics import Metrics
 from rankscope_query_api.settings import Settings
+from rankscope_query_api.standing import Standing
 from rankscope_query_api.values import RunKey
 from rankscope_query_api.vigil import Vigil
 from rankscope_query_api.webhook import Webhook
@@ -78,10 +79,10 @@ def stopped(front_process: FrontProcess) -> Iterator[Store]:
     store.drop()
 
 
-def _tell(store: Store, *, still_s: int = 9) -> None:
+def _tell(store: Store, *, key: RunKey = KEY, still_s: int = 9) -> None:
     """What an agent says now."""
     now = time.time_ns()
-    trainer = Writer(KEY.run, 0, world_size=1).seal(sealed_ns=now)
+    trainer = Writer(key.run, 0, project=key.project, world_size=1).seal(sealed_ns=now)
     of = trainer.header.incarnation
     row: Row = {
         "time": now,
@@ -91,19 +92,32 @@ def _tell(store: Store, *, still_s: int = 9) -> None:
         "since": now - still_s * S,
         "stack": '[{"thread": "MainThread", "frames": ["hold (train.py:7)"]}]',
     }
-    agent = Writer(KEY.run, -1, role=ProcessRole.AGENT).seal(sealed_ns=now, standings=[row])
+    agent = Writer(key.run, -1, project=key.project, role=ProcessRole.AGENT).seal(sealed_ns=now, standings=[row])
     for made in (trainer, agent):
         made.received = now
     insert(store.client, trainer, agent, token=str(now))
 
 
-@pytest_asyncio.fixture
-async def opened(stopped: Store) -> AsyncIterator[ClickHouseStore]:
-    """The service's store over it."""
-    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": stopped.url})
+@asynccontextmanager
+async def _opened(over: Store) -> AsyncGenerator[ClickHouseStore]:
+    settings = Settings.from_environment({"RANKSCOPE_CLICKHOUSE_URL": over.url})
     store = ClickHouseStore(ClickHouse(settings, Metrics()))
     yield store
     await store.close()
+
+
+@pytest_asyncio.fixture
+async def opened(stopped: Store) -> AsyncIterator[ClickHouseStore]:
+    """The service's store over it."""
+    async with _opened(stopped) as store:
+        yield store
+
+
+@pytest_asyncio.fixture
+async def opened_own(own: Store) -> AsyncIterator[ClickHouseStore]:
+    """The service's store over one that a test has alone."""
+    async with _opened(own) as store:
+        yield store
 
 
 async def test_a_hang_is_kept_and_told_once_by_whichever_service_found_it_first(
@@ -127,6 +141,69 @@ async def test_a_hang_is_kept_and_told_once_by_whichever_service_found_it_first(
     assert "Authorization" not in headers
     kept = await opened.findings.kept(KEY, launch=None, limit=10)
     assert [row["name"] for row in kept.items] == ["hang"]
+
+
+Standings = tuple[Sequence[Standing], int]
+
+
+def _asked_first(
+    opened: ClickHouseStore, monkeypatch: pytest.MonkeyPatch, answer: Callable[[RunKey, str], Awaitable[Standings]]
+) -> list[RunKey]:
+    """Where standings are looked up by something else first; in the order of the runs that were asked for."""
+    asked: list[RunKey] = []
+
+    async def standings(key: RunKey, launch: str) -> Standings:
+        asked.append(key)
+        return await answer(key, launch)
+
+    monkeypatch.setattr(opened.standing, "standings", standings)
+    return asked
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("away"), ValueError("no state")])
+async def test_a_run_that_cannot_be_looked_at_keeps_no_other_projects_from_its_turn(
+    error: Exception, own: Store, opened_own: ClickHouseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ill, others = RunKey("ill", "run"), RunKey("other", "run")
+    plain = opened_own.standing.standings
+
+    async def refused(key: RunKey, launch: str) -> Standings:
+        if key == ill:
+            raise error
+        return await plain(key, launch)
+
+    _tell(own, key=others)
+    _tell(own, key=ill)
+    asked = _asked_first(opened_own, monkeypatch, refused)
+    found = await Vigil(opened_own, every_s=0.01).round()
+
+    assert (asked, found) == ([ill, others], 1)
+
+
+async def test_a_run_that_takes_all_the_time_of_a_round_has_the_last_turn_in_the_next(
+    own: Store, opened_own: ClickHouseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, others = RunKey("slow", "run"), RunKey("other", "run")
+    reached = asyncio.Event()
+
+    async def waiting(key: RunKey, _: str) -> Standings:
+        if key == slow:
+            reached.set()
+            await asyncio.Event().wait()
+        return [], 0
+
+    asked = _asked_first(opened_own, monkeypatch, waiting)
+    vigil = Vigil(opened_own, every_s=0.01)
+    for _ in range(2):
+        for key in (others, slow):
+            _tell(own, key=key)
+        reached.clear()
+        turn = asyncio.create_task(vigil.round())
+        await reached.wait()
+        turn.cancel()
+        await asyncio.wait([turn])
+
+    assert asked == [slow, others, slow]
 
 
 async def test_what_cannot_be_told_is_not_told_again_and_no_redirect_is_followed() -> None:
