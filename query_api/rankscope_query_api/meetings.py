@@ -53,9 +53,9 @@ class StepReach:
 
     Attributes:
         step: The step; -1: those outside any step.
-        arrivals: Rows.
+        arrivals: Rows that are read of it, calls between two ranks among them.
         matches: Different collectives.
-        enqueued: Rows whose times are those of putting work into a device's queue.
+        enqueued: Rows of these whose times are those of putting work into a device's queue.
     """
 
     step: int

@@ -7,6 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from rankscope_proto.names import COLLECTIVE_FLAGS
+from rankscope_query_api.routes import waits
 from tests.ground.stores import FrontProcess, Store
 from tests.proto.batches import insert, migrate
 from tests.query_api.asking import get, refused
@@ -41,6 +43,12 @@ def _odd(rank: int, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "bytes": 4092} if rank == 1 and row["cseq"] == 33 else row
 
 
+def _pairs(rank: int, row: dict[str, Any]) -> dict[str, Any]:
+    """The second of each step is a call between two ranks."""
+    del rank
+    return {**row, "cseq": 0, "flags": COLLECTIVE_FLAGS["p2p"]} if row["cseq"] % 2 == 0 else row
+
+
 def _halves(rank: int, row: dict[str, Any]) -> dict[str, Any] | None:
     """Two groups of one name, as a group that is split has them; of each the second rank has sent nothing."""
     return None if rank % 2 else {**row, "group_ranks": "0-1" if rank < 2 else "2-3"}
@@ -62,6 +70,7 @@ TOLD = (
     Told("going", slow_input, change=_still_going),
     Told("odd", change=_odd),
     Told("halves", change=_halves, steps=2),
+    Told("pairs", change=_pairs, steps=2),
     Told("background", slow_input, change=_background),
     Told("clean"),
     Told("restarted", slow_input, steps=20),
@@ -232,6 +241,18 @@ async def test_only_the_steps_that_are_asked_for_are_judged(api: httpx.AsyncClie
     assert answer["judged_steps"] == {"from": 11, "to": 14}
     assert answer["collectives"] == 8
     assert not accused(answer)
+
+
+async def test_calls_between_two_ranks_are_rows_that_are_read_and_no_collectives(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await stragglers(api, "pairs", **{"from": 0})
+    monkeypatch.setattr(waits, "MOST_ARRIVALS", 8)
+    latest = await stragglers(api, "pairs", **{"from": 0})
+
+    assert (whole["judged_steps"], whole["collectives"]) == ({"from": 0, "to": 1}, 2)
+    assert (latest["judged_steps"], latest["collectives"]) == ({"from": 1, "to": 1}, 1)
+    assert "only the latest steps" in latest["warnings"][0]
 
 
 async def test_the_time_of_the_collectives_themselves_is_told_apart(api: httpx.AsyncClient) -> None:

@@ -34,15 +34,17 @@ WHERE {_OF_LAUNCH} AND process_role = {ProcessRole.TRAINER.code} AND rank >= 0
 GROUP BY incarnation
 ORDER BY rank_of, incarnation_hex"""
 
+# Calls between two ranks are rows that are read, too, and a pipeline has more of them than of anything else.
 REACH = f"""
 SELECT
     {_STEP} AS step_of,
     count() AS arrivals,
-    uniqExact(group, group_ranks, cseq) AS matches,
-    countIf(bitAnd(flags, {_ENQUEUED}) != 0) AS enqueued
+    uniqExactIf(group, group_ranks, cseq, {_IS_MATCHED}) AS matches,
+    countIf({_IS_MATCHED} AND bitAnd(flags, {_ENQUEUED}) != 0) AS enqueued
 FROM collectives
-WHERE {_OF_LAUNCH} AND {_IS_MATCHED} AND ({_STEP} BETWEEN {{first:Int64}} AND {{last:Int64}} OR {_STEP} = -1)
+WHERE {_OF_LAUNCH} AND rank >= 0 AND ({_STEP} BETWEEN {{first:Int64}} AND {{last:Int64}} OR {_STEP} = -1)
 GROUP BY step_of
+HAVING matches > 0
 ORDER BY step_of DESC
 LIMIT {{steps:UInt32}}"""
 

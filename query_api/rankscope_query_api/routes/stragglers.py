@@ -28,7 +28,16 @@ from rankscope_query_api.routes.asking import (
 )
 from rankscope_query_api.routes.clocks import clock_json
 from rankscope_query_api.routes.records import gap_json
-from rankscope_query_api.routes.waits import MOST_ARRIVALS, MOST_UNMATCHED, Key, Steps, Waits, waits_of
+from rankscope_query_api.routes.waits import (
+    MOST_ARRIVALS,
+    MOST_MATCHES,
+    MOST_STEPS,
+    MOST_UNMATCHED,
+    Key,
+    Steps,
+    Waits,
+    waits_of,
+)
 from rankscope_query_api.store import TraceStore
 from rankscope_query_api.values import RunKey
 
@@ -211,7 +220,7 @@ def _unmatched(waits: Waits, meeting: Meeting, *, reason: str) -> dict[str, Json
 
 async def _by_phases(store: TraceStore, key: RunKey, *, launch: str, query: StragglersQuery) -> dict[str, Any]:
     """What phases of steps say where there are no collectives: an estimate, of one rank, in each step."""
-    times = await store.spans.step_times(key, launch, steps=2000, cells=_PHASE_CELLS)
+    times = await store.spans.step_times(key, launch, steps=MOST_STEPS, cells=_PHASE_CELLS)
     last = MAX_STEP if query.last is None else query.last
     wanted = [one for one in times if (query.first or 0) <= one.step <= last] if query.by == "rank" else []
     straggler = await asyncio.to_thread(find_straggler, wanted)
@@ -257,7 +266,10 @@ def _warnings(waits: Waits) -> list[str]:
     if waits.window is None:
         return ["the launch has no collectives in these steps: the phases of its steps are judged, where it has them"]
     if waits.is_cut:
-        found.append(f"only the latest steps are judged: those asked for have more than {MOST_ARRIVALS:,} arrivals")
+        found.append(
+            f"only the latest steps are judged: no more than {MOST_STEPS:,}, with {MOST_ARRIVALS:,} rows and "
+            f"{MOST_MATCHES:,} collectives"
+        )
     if reasons.get("unmeasured"):
         found.append(
             f"of {reasons['unmeasured']} collectives nobody is charged: not every rank's clock was measured, and what "

@@ -24,7 +24,7 @@ MOST_STEPS = 2000
 """Most steps that are judged."""
 
 MOST_ARRIVALS = 600_000
-"""Most rows that are read: 150 steps of 1,024 ranks with four collectives each."""
+"""Most rows that are read, calls between two ranks counted: 150 steps of 1,024 ranks with four collectives each."""
 
 MOST_MATCHES = 20_000
 """Most collectives that are judged."""
