@@ -52,9 +52,10 @@ class Diary:
         self._sealer: Sealer | None = None
         self._spool: SpoolWriter | None = None
         self._held: SealedBatch | None = None
+        self._is_over = False
 
     def append(self, block: Block, *, at_once: bool = False) -> None:
-        """Take rows; from any thread, raises nothing. Once the agent ends they are left out.
+        """Take rows; from any thread, raises nothing. Once this or the agent ends they are left out.
 
         Args:
             block: The rows.
@@ -80,6 +81,7 @@ class Diary:
             self._diaries.complain(self._neighbour, error)
 
     def _end(self) -> None:
+        self._is_over = True
         spool, sealer = self._spool, self._sealer
         if spool is None or sealer is None:
             return
@@ -93,6 +95,8 @@ class Diary:
         self._spool = self._sealer = self._held = None
 
     def _lay(self, block: Block) -> None:
+        if self._is_over:
+            return
         sealer = self._sealer or self._open()
         if not self._has_room():
             sealer.add_lost({block.section: block.count}, cause=GapCause.SPOOL_FULL)

@@ -87,6 +87,21 @@ def test_a_diary_ends_with_its_last_word_once_no_process_of_its_launch_lives(tmp
     assert sum(len(batch.events.kind) for batch in said(tmp_path)) == 2
 
 
+def test_rows_that_come_behind_the_last_word_open_no_spool_that_nobody_would_end(
+    tmp_path: Path, diaries: Diaries
+) -> None:
+    Trainer(tmp_path)
+    (found,) = neighbours(tmp_path)
+    diary = diaries.of(found)
+    diary.append(standing("running"))
+    diaries.keep(())
+
+    diary.append(standing("stuck"), at_once=True)
+
+    assert diaries.opened == 1
+    assert [state for batch in said(tmp_path) for state in words(batch)] == ["running"]
+
+
 def test_what_nobody_says_anything_of_has_no_diary(tmp_path: Path, diaries: Diaries) -> None:
     Trainer(tmp_path)
     (found,) = neighbours(tmp_path)
