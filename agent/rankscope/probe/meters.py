@@ -190,6 +190,11 @@ class Accelerator:
         return asked is not None and bool(asked())
 
 
+def device_of(device: torch.device) -> Device | None:
+    """What copies from a device; None: its memory is the host's."""
+    return None if device.type == "cpu" else Accelerator(device)
+
+
 @dataclass(slots=True)
 class _Travelling:
     """One step's numbers on their way to the host."""

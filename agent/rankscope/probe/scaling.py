@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from rankscope._block import Block
-from rankscope.probe.meters import MAX_PENDING, Accelerator, Device, Event
+from rankscope.probe.meters import MAX_PENDING, Device, Event, device_of
 from rankscope.probe.ports import Recording
 from rankscope.probe.rows import LossScale, Numbers, Row
 from rankscope.probe.statistics import table
 from rankscope.probe.torch_inner import live_scale, number, numbers
+from rankscope_proto.log2_histogram import BUCKETS, LOWEST
 from rankscope_proto.names import TENSOR_FLAGS, EventKind, Role, Severity
 
 if TYPE_CHECKING:
@@ -41,14 +42,6 @@ SCALED, UNSCALED, SKIPPED = TENSOR_FLAGS["scaled"], TENSOR_FLAGS["unscaled"], TE
 
 _LINEAR = ("absmax", "l2", "min", "max", "absmin_nonzero", "mean", "std", "l1", "rms")
 """Statistics that are as many times greater as the values are."""
-
-_LOWEST, _BUCKETS = -30, 40
-"""Exponent of the first bucket of `log2_hist`, and how many there are; the outer two are open."""
-
-
-def accelerator_of(device: torch.device) -> Device | None:
-    """What copies from a device; None for the host."""
-    return None if device.type == "cpu" else Accelerator(device)
 
 
 @dataclass(slots=True)
@@ -78,7 +71,7 @@ class Scaling:
         recording: Recording,
         *,
         root: str = "",
-        device_for: Callable[[torch.device], Device | None] = accelerator_of,
+        device_for: Callable[[torch.device], Device | None] = device_of,
     ) -> None:
         self._scaler = scaler
         self._recording = recording
@@ -261,9 +254,9 @@ def _shifted(stored: Numbers, scale: float) -> tuple[int, ...] | None:
         return None
     if least is None or greatest is None:
         return stored.log2_hist
-    if greatest >= 2.0 ** (_LOWEST + _BUCKETS) or least < 2.0**_LOWEST:
+    if greatest >= 2.0 ** (LOWEST + BUCKETS) or least < 2.0**LOWEST:
         return None
-    moved = [0] * _BUCKETS
+    moved = [0] * BUCKETS
     for bucket, amount in enumerate(stored.log2_hist):
-        moved[min(max(bucket - (exponent - 1), 0), _BUCKETS - 1)] += amount
+        moved[min(max(bucket - (exponent - 1), 0), BUCKETS - 1)] += amount
     return tuple(moved)

@@ -21,7 +21,7 @@ from rankscope.probe.configuration import Values
 from rankscope.probe.depth import Key
 from rankscope.probe.elements import Chosen, chosen
 from rankscope.probe.kept import Ask, Kept, Pending
-from rankscope.probe.meters import Accelerator, Device, Event
+from rankscope.probe.meters import Device, Event, device_of
 from rankscope.probe.names import role_of
 from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import Subject
@@ -57,11 +57,6 @@ class _Used:
 
 
 _used_in: "WeakKeyDictionary[Recording, _Used]" = WeakKeyDictionary()
-
-
-def device_of(device: torch.device) -> Device | None:
-    """What copies from a device; None: its memory is the host's."""
-    return None if device.type == "cpu" else Accelerator(device)
 
 
 class Keeper:

@@ -14,11 +14,11 @@ from rankscope.probe.configuration import Part, Values
 from rankscope.probe.depth import Key
 from rankscope.probe.elements import sample_index
 from rankscope.probe.kept import Kept
-from rankscope.probe.meters import Device
+from rankscope.probe.meters import Device, device_of
 from rankscope.probe.ports import OpenStep
 from rankscope.probe.rows import Subject
 from rankscope.probe.torch_inner import numbers
-from rankscope.probe.values import MOST_NAMED, Keeper, device_of
+from rankscope.probe.values import MOST_NAMED, Keeper
 from rankscope.testing import ManualClock
 from rankscope_proto.names import GapCause, Phase, Role
 from rankscope_proto.sections_probe import CHUNK_BYTES
