@@ -9,6 +9,7 @@ their errors are not ordered; a clock held against a server that nothing connect
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -106,23 +107,15 @@ class Correction:
 
     Args:
         readings: What was measured, in any order.
-        lines: By clock: what refines it.
-        frame_error_ns: Where it is refined, what is not is that much less sure beside what is.
 
     Attributes:
         server: Whose clock times are put on: the one most processes were held against; "": none was measured.
     """
 
-    def __init__(
-        self,
-        readings: Iterable[ClockReading],
-        *,
-        lines: Mapping[str, Sequence[Line]] | None = None,
-        frame_error_ns: int = 0,
-    ) -> None:
+    def __init__(self, readings: Iterable[ClockReading]) -> None:
         self._readings = tuple(readings)
-        self._lines = lines or {}
-        self._frame_error_ns = frame_error_ns
+        self._lines: Mapping[str, Sequence[Line]] = {}
+        self._frame_error_ns = 0
         self._clocks = _Clocks(self._readings)
         self._of: dict[str, list[ClockReading]] = defaultdict(list)
         for one in self._readings:
@@ -141,8 +134,15 @@ class Correction:
         return self._of.get(incarnation, ())
 
     def refined(self, lines: Mapping[str, Sequence[Line]], *, frame_error_ns: int) -> "Correction":
-        """The same with what else is known, by clock (`clock_of`)."""
-        return Correction(self._readings, lines=lines, frame_error_ns=frame_error_ns)
+        """The same with what else is known.
+
+        Args:
+            lines: By clock (`clock_of`): what refines it.
+            frame_error_ns: What is not refined is that much less sure beside what is.
+        """
+        surer = copy(self)
+        surer._lines, surer._frame_error_ns = lines, frame_error_ns
+        return surer
 
     def is_measured(self, incarnation: str) -> bool:
         """Whether a process's times can be put on the clock."""
@@ -287,6 +287,9 @@ def _tracks(readings: Sequence[ClockReading], clocks: _Clocks, *, server: str) -
         moved = replace(one, at_ns=one.at_ns + shift, offset_ns=one.offset_ns - shift)
         pieces[clock, one.server][moved.at_ns] = moved
     found = {of: _Track([by_time[at] for at in sorted(by_time)]) for of, by_time in pieces.items()}
+    of_clock: dict[str, list[_Track]] = defaultdict(list)
+    for clock, held_against in sorted(found):
+        of_clock[clock].append(found[clock, held_against])
     tracks: dict[str, list[_Track]] = defaultdict(list)
     links: dict[str, _Track | None] = {server: None}
     waiting = set(found)
@@ -295,12 +298,7 @@ def _tracks(readings: Sequence[ClockReading], clocks: _Clocks, *, server: str) -
             clock, held_against = of
             tracks[clock].append(_over(found[of], links[held_against]))
             waiting.discard(of)
-            _link(
-                links,
-                clock,
-                known=tracks[clock][0],
-                others=[found[other] for other in sorted(waiting) if other[0] == clock],
-            )
+            _link(links, clock, known=tracks[clock][0], others=of_clock[clock])
     return tracks
 
 
