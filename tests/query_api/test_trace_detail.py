@@ -239,6 +239,16 @@ async def test_what_a_living_process_has_open_runs_and_keeps_its_children(
     assert (detail["spans"], detail["orphans"], detail["start_ns"]) == (2, 0, str(START + MS))
 
 
+async def test_what_is_around_an_orphan_has_the_roots_that_are_open(api_of_own: httpx.AsyncClient, own: Store) -> None:
+    beaten(own, rows=[span(3, 77), span(4)], stack=[1, 2], names=["rollout", "turn"])
+    heard(own, seconds_ago=2)
+
+    window = await get(api_of_own, f"{TRACE}/window", span=f"{3:016x}")
+
+    assert [one["name"] for one in window["items"]] == ["rollout", "s3", "s4"]
+    assert ([one["orphan"] for one in window["items"]], window["total"]) == ([False, True, False], 3)
+
+
 async def test_what_an_open_span_told_before_its_first_child_ended_is_shown(
     api_of_own: httpx.AsyncClient, own: Store
 ) -> None:

@@ -143,7 +143,7 @@ async def _row(found: OneTrace, itself: SpanPlace, *, around: int) -> _Row:
     total, is_of_roots = await _siblings(found, parent)
     read = _roots_beside if is_of_roots else _children_beside
     before, after = await read(found, itself, limit=around + 1)
-    extra = [one for one in found.open_below(parent) if one.span_id != itself.span_id]
+    extra = [one for one in found.open_below(0 if is_of_roots else parent) if one.span_id != itself.span_id]
     earlier = sorted({*before, *(one for one in extra if one < itself)})
     later = sorted({*after, *(one for one in extra if one > itself)} - {itself})
     return _Row(
