@@ -1,5 +1,6 @@
 """How far apart the clocks of a run's processes are, and how surely that is known."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -86,7 +87,7 @@ async def correction_of(
         steps: First and last step whose collectives refine it, where a clock is less sure than `SURE_NS`, or was not
             measured; None: nothing does.
     """
-    correction = Correction(await store.clocks.readings(key, launch, between=between))
+    correction = await asyncio.to_thread(Correction, await store.clocks.readings(key, launch, between=between))
     if not correction.server or launch is None or steps is None:
         return correction
     holders = await store.clocks.holders(key, launch)
@@ -119,7 +120,8 @@ async def _refined(
     if len(by_clock) < 2 or not correction.server:
         return Refined(correction)
     some = list(by_clock.values())[:MOST_CLOCKS]
-    return refined(correction, await store.clocks.meetings(key, launch, steps=steps, incarnations=some))
+    met = await store.clocks.meetings(key, launch, steps=steps, incarnations=some)
+    return await asyncio.to_thread(refined, correction, met)
 
 
 def clock_json(correction: Correction, holders: Sequence[ClockHolder]) -> dict[str, Json]:
