@@ -30,8 +30,8 @@ from rankscope.probe.ports import OpenStep, Recording
 from rankscope.probe.rows import OUTPUT_ROLES, Row, Subject
 from rankscope.probe.selection import OF_PARAMETERS
 from rankscope.probe.sheet import Sheet, meter_of
-from rankscope.probe.silent import Silent
 from rankscope.probe.torch_inner import leaves_out_itself, trains_alone
+from rankscope.probe.untold import Untold
 from rankscope.probe.updates import Updates
 from rankscope_proto.names import TENSOR_FLAGS, Phase, Role
 
@@ -85,7 +85,7 @@ class Capture:
         self._raised_parameters: set[Key] = set()
         self._increments = Increments(self.sheet, guard=parameters.guard)
         self._updates = Updates(self.sheet)
-        self._silent = Silent(self.sheet)
+        self._untold = Untold(self.sheet)
         self._local: dict[str, Row] = {}
         self._named: dict[str, Subject] = {}
         self.configure(configuration)
@@ -218,7 +218,7 @@ class Capture:
             self._measure_waiting()
             if self._least is not Depth.NONE and self._configuration.wants_role(Role.GRAD):
                 lacks_weights = not self._has_begun and self._configuration.wants_role(Role.WEIGHT)
-                self._silent.end(self._parameters.whole, self.sheet.measured, lacks_weights=lacks_weights)
+                self._untold.end(self._parameters.whole, self.sheet.measured, lacks_weights=lacks_weights)
         finally:
             self._increments.end()
             self._updates.forget()
@@ -240,7 +240,7 @@ class Capture:
         self._least = self._depth
         if any(self._configuration.wants_role(role) for role in OF_PARAMETERS):
             self._parameters.arm(self._local_gradient)
-            self._silent.begin(self._parameters.whole)
+            self._untold.begin(self._parameters.whole)
 
     def _local_gradient(self, tracked: Tracked) -> None:
         """Measure a gradient as autograd left it; that of a sharded parameter is its reduced shard by then."""

@@ -26,7 +26,7 @@ def gradients_of(armed: Sequence[Tracked]) -> Seen:
     return {known: (id(gradient), version_of(gradient)) for known, gradient in pairs if gradient is not None}
 
 
-class Silent:
+class Untold:
     """Finds what no hook told of; says each kind once.
 
     Args:
