@@ -116,10 +116,10 @@ SELECT sum(unmeasured) AS unmeasured, sum(processes) AS processes
 FROM (
     SELECT met.run_id AS run_id, countIf(measurements = 0) AS unmeasured, count() AS processes, uniqExact(node) AS nodes
     FROM (
-        SELECT run_id, incarnation, any(node) AS node
+        SELECT run_id, launch_id, incarnation, any(node) AS node
         FROM collectives
         PREWHERE {SCOPED}
-        GROUP BY run_id, incarnation
+        GROUP BY run_id, launch_id, incarnation
     ) AS met
     LEFT JOIN (
         SELECT run_id, {_PROCESS} AS process, count() AS measurements
@@ -128,7 +128,7 @@ FROM (
         WHERE (run_id, launch_id, server) IN ({_SERVER})
         GROUP BY run_id, process
     ) AS clock ON met.run_id = clock.run_id AND incarnation = process
-    GROUP BY run_id
+    GROUP BY run_id, launch_id
 )
 WHERE nodes > 1"""
-"""How many of how many processes have no measured clock, in runs whose collectives come from several nodes."""
+"""How many of how many processes have no measured clock, in launches whose collectives come from several nodes."""

@@ -24,13 +24,18 @@ from tests.proto.batches import insert, migrate
 from tests.query_api.batches import START, Writer
 from tests.query_api.tql import training
 
-MEETINGS = (("near", 0), ("near", 1), ("far", 0), ("far", 2))
-"""Runs of two ranks that meet in a collective: on one node, and on two."""
+FIRST, SECOND = b"1" * 16, b"2" * 16
+
+MEETINGS = (
+    *(("near", 0, FIRST), ("near", 1, FIRST), ("far", 0, FIRST), ("far", 2, FIRST)),
+    *(("moved", 0, FIRST), ("moved", 2, SECOND)),
+)
+"""Runs of two ranks that meet in a collective: on one node, on two, and on one node after the other."""
 
 
-def _meets(run: str, rank: int) -> pb.Batch:
+def _meets(run: str, rank: int, launch: bytes) -> pb.Batch:
     group = {"group": "0", "group_ranks": "", "op": "barrier"}
-    return Writer(run, rank).seal(collectives=[{**group, "cseq": 1, "entry": START + rank}])
+    return Writer(run, rank, launch=launch).seal(collectives=[{**group, "cseq": 1, "entry": START + rank}])
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def trained(front_process: FrontProcess) -> Iterator[Store]:
     """The training in a database of its own."""
     store = Store(front_process.url)
     migrate(store.client)
-    insert(store.client, *training.batches(), *(_meets(run, rank) for run, rank in MEETINGS))
+    insert(store.client, *training.batches(), *(_meets(*meeting) for meeting in MEETINGS))
     yield store
     store.drop()
 
@@ -103,6 +108,7 @@ async def test_a_key_that_something_has_is_not_warned_of(service: httpx.AsyncCli
         ("collective.wait > 5ms", "far", True),
         ("exists(collective.op) | max(collective.skew) by rank", None, True),
         ("collective.wait > 5ms", "near", False),
+        ("collective.wait > 5ms", "moved", False),
         ("collective.arrived > 5", "far", False),
     ],
 )
