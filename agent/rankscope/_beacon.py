@@ -52,8 +52,6 @@ OVER, OVER_AT = NOTE.size // 8, NOTE.size // 8 + 1
 OP_BYTES, SHAPE_BYTES = 32, 56
 MOST_TEXTS = 4_096
 
-_SEALS = fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-
 
 class Beacon:
     """One process's notes on where it stands; one thread may enter a group at a time.
@@ -230,7 +228,10 @@ class _Texts(dict[object, bytes]):
 
 
 def lit(recording: "Recording") -> Beacon | None:
-    """The beacon of a recording; None where the system has no such memory: it is told less of, then."""
+    """The beacon of a recording; None where the system has no such memory, or this Python was built without.
+
+    It is told less of, then.
+    """
     try:
         return Beacon(recording)
     except (OSError, ValueError, AttributeError):
@@ -241,7 +242,7 @@ def _memory() -> mmap.mmap:
     descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, SIZE)
-        fcntl.fcntl(descriptor, *_SEALS)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return mmap.mmap(descriptor, SIZE)  # with a descriptor of its own, through which the agent comes
     finally:
         os.close(descriptor)

@@ -1,6 +1,8 @@
 """What a process notes on where it stands, read from outside it."""
 
 import os
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -149,6 +151,18 @@ def test_odd_arguments_cost_the_note_and_never_the_collective(lit: Lit) -> None:
     assert numbers[-1] == -1
     assert lit.notes().groups[0].op == "x" * 32
     assert lit.run.faults == {"TypeError in the beacon": 1}
+
+
+def test_a_python_that_was_built_without_such_memory_records_without_a_beacon() -> None:
+    script = """
+import fcntl, os
+del fcntl.F_ADD_SEALS, os.memfd_create
+from rankscope import Run
+from rankscope.testing import MemoryExporter
+with Run(MemoryExporter()) as run:
+    assert vars(run)["_recording"].beacon is None
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_a_note_that_was_cut_in_the_middle_is_told(lit: Lit) -> None:
