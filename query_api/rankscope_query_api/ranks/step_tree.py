@@ -121,7 +121,6 @@ class MergedTree:
         places: What each rank did, by path; none where only something below has spans.
         ranks: The ranks that have the step, ascending.
         missing_ranks: Ranks of the launch that have nothing of this step, ascending, the first 10,000.
-        unmeasured_ranks: Ranks that have the step and whose clock was never measured, ascending.
         copies: Rows that repeat a span.
         charges: What ranks are charged with; None: no collective of the step is known.
         warnings: What was wrong with the rows, a sentence each.
@@ -131,7 +130,6 @@ class MergedTree:
     places: Mapping[str, Place]
     ranks: Sequence[RankStep]
     missing_ranks: Sequence[MissingRank]
-    unmeasured_ranks: Sequence[int]
     copies: int
     charges: StepCharges | None
     warnings: Sequence[str]
@@ -150,16 +148,13 @@ def merge_step(totals: Sequence[PathTotals], given: Given) -> MergedTree:
         given: What else is known.
     """
     places = places_of(totals)
-    growing = _Growing(places, given)
-    nodes = growing.nodes()
+    nodes = _Growing(places, given).nodes()
     copies = sum(sum(one.copies) - sum(one.counts) for one in totals)
-    measured = {rank for rank, clock in given.clocks.items() if clock.error_ns is not None}
     return MergedTree(
         nodes=nodes,
         places=places,
         ranks=_rank_steps(places, given),
         missing_ranks=given.absent,
-        unmeasured_ranks=sorted(growing.present - measured),
         copies=copies,
         charges=given.charges,
         warnings=_warnings(nodes, given, copies=copies),
@@ -167,14 +162,10 @@ def merge_step(totals: Sequence[PathTotals], given: Given) -> MergedTree:
 
 
 class _Growing:
-    """A tree being put together.
-
-    Attributes:
-        present: The ranks that have the step.
-    """
+    """A tree being put together."""
 
     def __init__(self, places: Mapping[str, Place], given: Given) -> None:
-        self.present = frozenset(rank for place in places.values() for rank in place.durations_ns)
+        self._present = frozenset(rank for place in places.values() for rank in place.durations_ns)
         self._places = places
         self._given = given
         self._faults = {path_with(one.path, one.microbatch): one for one in given.edges}
@@ -199,7 +190,7 @@ class _Growing:
         place = self._places.get(path) or Place(unescaped(path.rpartition("/")[2]), 0, 0, None)
         faults = self._faults.get(path)
         first, last = self._begun.starts(path)
-        absent = sorted(self.present.difference(place.durations_ns))[:_SHOWN_RANKS]
+        absent = sorted(self._present.difference(place.durations_ns))[:_SHOWN_RANKS]
         return MergedNode(
             path=path,
             name=place.name,
