@@ -15,14 +15,16 @@ from rankscope_query_api.answers import Key
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.values import Record, RunKey, Slice, StepTimes, Table, Value
 
-_IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
+IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
+OF_STEP = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
+    AND {IN_STEP_TRACE}"""
 _PHASES = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 _STEP_ROWS = f"""
     SELECT launch_id, step, rank, sum(duration) AS total, min(start) AS first
     FROM spans
-    WHERE {_OF_RUN} AND path = 'step' AND {_IN_STEP_TRACE}
+    WHERE {_OF_RUN} AND path = 'step' AND {IN_STEP_TRACE}
         AND ({{launch:String}} = '' OR launch_id = unhex({{launch:String}}))
     GROUP BY launch_id, step, rank
 """
@@ -48,11 +50,8 @@ LIMIT {{limit:UInt32}}"""
 LAUNCHES_OF_STEP = f"""
 SELECT lower(hex(launch_id)) AS launch, max(spans.world_size) AS world_size
 FROM spans
-WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND {_IN_STEP_TRACE}
+WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND {IN_STEP_TRACE}
 GROUP BY launch_id"""
-
-_OF_STEP = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
-    AND {_IN_STEP_TRACE}"""
 
 STEP_SPANS = f"""
 SELECT
@@ -68,7 +67,7 @@ SELECT
     microbatch,
     lower(hex(incarnation)) AS incarnation_hex
 FROM spans
-WHERE {_OF_STEP} AND rank = {{rank:Int32}}
+WHERE {OF_STEP} AND rank = {{rank:Int32}}
 ORDER BY start, span_id"""
 
 _PHASE_SUMS = ", ".join(f"sumIf(duration, path = 'step/{phase.value}') AS {phase.value}_ns" for phase in _PHASES)
@@ -77,7 +76,7 @@ _PHASE_PATHS = ", ".join(f"'step/{phase.value}'" for phase in _PHASES)
 STEP_TIMES = f"""
 SELECT assumeNotNull(step) AS step_of, rank, sumIf(duration, path = 'step') AS total_ns, {_PHASE_SUMS}
 FROM spans
-WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE}
+WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {IN_STEP_TRACE}
     AND path IN ('step', {_PHASE_PATHS}) AND rank >= 0 AND toInt64(ifNull(step, -1)) >= {{first:Int64}}
 GROUP BY step_of, rank
 ORDER BY step_of, rank"""
@@ -85,7 +84,7 @@ ORDER BY step_of, rank"""
 STEP_RANGE = f"""
 SELECT max(ifNull(step, -1)) AS last_step, max(spans.world_size) AS world_size
 FROM spans
-WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {_IN_STEP_TRACE} AND path = 'step'"""
+WHERE {_OF_RUN} AND launch_id = unhex({{launch:String}}) AND {IN_STEP_TRACE} AND path = 'step'"""
 
 
 STATEMENTS = (STEP_COUNT, STEPS, LAUNCHES_OF_STEP, STEP_SPANS, STEP_TIMES, STEP_RANGE)

@@ -10,9 +10,10 @@ A step's spans are neighbouring rows (see `spans`). Sums are made here by path, 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from rankscope_proto.names import SPAN_FLAGS, EventKind, GapCause, GapClass, ProcessRole, SpanStatus
+from rankscope_proto.names import EventKind, GapCause, GapClass, ProcessRole, SpanStatus
 from rankscope_query_api.clickhouse import Selecting
 from rankscope_query_api.reading.runs import IS_ASKED_FOR, IS_OVER, IS_VOID
+from rankscope_query_api.reading.spans import IN_STEP_TRACE, OF_STEP
 from rankscope_query_api.step_rows import ClockShift, EdgeFaults, HeardRank, PathTotals, StepProcess
 from rankscope_query_api.values import Record, RunKey, Value
 
@@ -23,9 +24,6 @@ _NOBODY = "-"
 """An incarnation that no process has: a list of constants may not be empty."""
 
 _OF_RUN = "project = {project:String} AND run_id = {run:String}"
-_IN_STEP_TRACE = f"bitAnd(flags, {SPAN_FLAGS['in_step_trace']}) != 0"
-_OF_STEP = f"""{_OF_RUN} AND toInt64(ifNull(step, -1)) = {{step:Int64}} AND launch_id = unhex({{launch:String}})
-    AND {_IN_STEP_TRACE}"""
 _PATH = "if(path = '', name, path)"
 _MICROBATCH = "toInt64(ifNull(microbatch, -1))"
 
@@ -41,7 +39,7 @@ SELECT
     countIf({_PATH} = 'step') AS roots,
     min(start) AS start_ns
 FROM spans
-WHERE {_OF_STEP}
+WHERE {OF_STEP}
 GROUP BY incarnation, rank
 ORDER BY rank, incarnation_hex"""
 
@@ -59,7 +57,7 @@ _ROWS = f"""
             start AS span_start,
             1 AS rows
         FROM spans
-        WHERE {_OF_STEP}"""
+        WHERE {OF_STEP}"""
 
 # Grouped by span: one that is stored twice counts once, and `copies` tells.
 _FIRST_COPIES = f"""
@@ -76,7 +74,7 @@ _FIRST_COPIES = f"""
             any(start) AS span_start,
             count() AS rows
         FROM spans
-        WHERE {_OF_STEP}
+        WHERE {OF_STEP}
         GROUP BY rank, span_id"""
 
 
@@ -128,10 +126,10 @@ SELECT countIf(
     OR toInt128(children.start) + children.duration > toInt128(parents.start) + parents.duration
 ) AS edges
 FROM (
-    SELECT span_id, parent_span_id, incarnation, start, duration FROM spans WHERE {_OF_STEP} AND parent_span_id != 0
+    SELECT span_id, parent_span_id, incarnation, start, duration FROM spans WHERE {OF_STEP} AND parent_span_id != 0
 ) AS children
 ANY LEFT JOIN (
-    SELECT span_id, incarnation, start, duration FROM spans WHERE {_OF_STEP}
+    SELECT span_id, incarnation, start, duration FROM spans WHERE {OF_STEP}
 ) AS parents ON children.parent_span_id = parents.span_id"""
 
 _SHIFT = "transform(lower(hex(incarnation)), {incarnations:Array(String)}, {offsets:Array(Int64)}, toInt64(0))"
@@ -151,7 +149,7 @@ _EDGE_ENDS = f"""
         {_CLOCK} AS clock,
         {_ERROR} AS error
     FROM spans
-    WHERE {_OF_STEP}"""
+    WHERE {OF_STEP}"""
 
 # Of one clock nothing has to be known; of two, both errors: else a span that comes late may just be told by a clock
 # that is behind.
@@ -220,7 +218,7 @@ SELECT DISTINCT rank
 FROM spans
 WHERE {_OF_RUN} AND toInt64(ifNull(step, -1)) > {{step:Int64}}
     AND toInt64(ifNull(step, -1)) <= {{last:Int64}} AND launch_id = unhex({{launch:String}})
-    AND {_IN_STEP_TRACE} AND rank IN {{ranks:Array(Int32)}}
+    AND {IN_STEP_TRACE} AND rank IN {{ranks:Array(Int32)}}
 ORDER BY rank"""
 
 STATEMENTS = (
