@@ -14,7 +14,7 @@ from tests.proto.batches import insert, migrate
 from tests.query_api.asking import get, refused
 from tests.query_api.batches import MS, START, Row, Writer
 from tests.query_api.conftest import over
-from tests.query_api.meetings import STEP_NS, Told
+from tests.query_api.meetings import CLOCK_ERROR_NS, STEP_NS, Told
 
 SLOW, EVERY, LATE_NS = 2, 5, 30 * MS
 HOUR_NS = 3600 * 1000 * MS
@@ -253,6 +253,14 @@ async def test_calls_between_two_ranks_are_rows_that_are_read_and_no_collectives
     assert (whole["judged_steps"], whole["collectives"]) == ({"from": 0, "to": 1}, 2)
     assert (latest["judged_steps"], latest["collectives"]) == ({"from": 1, "to": 1}, 1)
     assert "only the latest steps" in latest["warnings"][0]
+
+
+async def test_the_error_of_the_clock_is_that_of_the_times_that_are_judged(api: httpx.AsyncClient) -> None:
+    answer = await stragglers(api, "fifth", **{"from": 0, "to": 3})
+
+    # Ranks were heard of a minute later, and by then a clock may have drifted by more.
+    assert CLOCK_ERROR_NS <= int(answer["clock"]["error_ns"]) < CLOCK_ERROR_NS * 1.1
+    assert answer["clock"]["unmeasured_ranks"] == []
 
 
 async def test_the_time_of_the_collectives_themselves_is_told_apart(api: httpx.AsyncClient) -> None:

@@ -1,7 +1,7 @@
 """How far apart the clocks of a run's processes are, and how surely that is known."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -60,7 +60,7 @@ async def list_clocks(request: Request, run: Run, *, query: Annotated[ClocksQuer
         {
             "run_id": run,
             "launch_id": launch_id,
-            **clock_json(correction, holders),
+            **clock_json(correction, holders, last_ns={one.incarnation: one.heard_ns for one in holders}),
             "servers": sorted({one.server for one in correction.readings}),
             "warnings": [*_warnings(correction, holders), *_contradictions(held, holders)],
             "items": _items(correction, holders),
@@ -124,12 +124,17 @@ async def _refined(
     return await asyncio.to_thread(refined, correction, met)
 
 
-def clock_json(correction: Correction, holders: Sequence[ClockHolder]) -> dict[str, Json]:
+def clock_json(
+    correction: Correction, holders: Sequence[ClockHolder], *, last_ns: Mapping[str, int]
+) -> dict[str, Json]:
     """What an answer says of the clock that its times are on: `applied`, `server`, `error_ns`, `unmeasured_ranks`.
 
-    `error_ns` is the greatest bound among these processes when each was last heard of; None: none was measured.
+    Args:
+        correction: What puts times on the clock.
+        holders: The processes of the launch.
+        last_ns: By process: the last raw time that is shown; `error_ns` is the greatest bound of these.
     """
-    found = [correction.at(one.incarnation, one.heard_ns) for one in holders]
+    found = [correction.at(incarnation, at_ns) for incarnation, at_ns in last_ns.items()]
     return {
         "applied": any(one is not None for one in found),
         "server": correction.server,

@@ -106,7 +106,7 @@ async def list_stragglers(request: Request, run: Run, *, query: Annotated[Stragg
             "launch_id": launch_id,
             "by": query.by,
             **judged,
-            "clock": clock_json(waits.correction, holders),
+            "clock": clock_json(waits.correction, holders, last_ns=waits.last_ns),
             "warnings": _warnings(waits),
             "gaps": [gap_json(gap) for gap in gaps],
         }

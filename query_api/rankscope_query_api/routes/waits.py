@@ -67,6 +67,7 @@ class Waits:
         account: What they come to; `charges` have their causes.
         stragglers: Who makes the others wait again and again, by key.
         correction: What times were put on one clock by.
+        last_ns: By process: its last entry in the window, by its own clock.
         matches: The arrivals of the first of `account.unmatched`, by (group, its ranks as text, number).
     """
 
@@ -78,6 +79,7 @@ class Waits:
     account: Account
     stragglers: Mapping[int, Recurrence]
     correction: Correction
+    last_ns: Mapping[str, int]
     matches: Mapping[tuple[str, str, int], Match] = field(default_factory=dict[tuple[str, str, int], Match])
 
 
@@ -110,7 +112,7 @@ async def waits_of(
     keys = _keys(members, steps.by)
     kept, with_outside = _kept(reached)
     if not kept and not with_outside:
-        return Waits(None, [], False, keys, [], account([]), {}, Correction(()))
+        return Waits(None, [], False, keys, [], account([]), {}, Correction(()), {})
     is_cut = len(kept) < sum(one.step >= 0 for one in reached)
     window = Window(launch, kept[-1].step if kept else 0, kept[0].step if kept else 0, with_outside=with_outside)
     extents = await store.meetings.extents(key, window)
@@ -126,7 +128,8 @@ async def waits_of(
     )
     whole = replace(found, charges=charges)
     matches = await _matches(store, key, launch=launch, found=whole, members=members, correction=correction)
-    return Waits(window, kept, is_cut, keys, meetings, whole, stragglers, correction, matches)
+    last_ns = {incarnation: end for incarnation, (_, end) in extents.items()}
+    return Waits(window, kept, is_cut, keys, meetings, whole, stragglers, correction, last_ns, matches)
 
 
 def _keys(members: Sequence[Member], by: str) -> list[Key]:
