@@ -45,7 +45,7 @@ class Standing:
         node: Host name.
         state: What it does.
         heard_ns: When its agent's last row about it came, on the store's clock, ns since the epoch.
-        since_ns: Since when it has made no progress, on the same clock; None: it does.
+        since_ns: Since when it has made no progress, or given no sign of life, on the same clock; None: it does.
         step: The step it began last; None: none.
         phase: Code of the phase that is open; 0: none.
         groups: Where it stands in each group that it is in.

@@ -69,6 +69,13 @@ def test_rows_that_none_followed_show_no_wait() -> None:
     assert is_quiet(behind)
 
 
+@pytest.mark.parametrize("state", ["stopped", "stuck"])
+def test_a_row_that_none_followed_shows_no_process_that_stands_still_for_long(state: State) -> None:
+    behind = standing(1, 42, 42, state=state, still_s=9.0, heard_s=8.0)
+
+    assert is_quiet([waiting(0, still_s=3.0), behind, waiting(2, still_s=3.0)])
+
+
 def test_the_rank_that_did_not_come_is_named_with_the_collective_and_its_module() -> None:
     rows = [Entered(0, "0", 43, "all_reduce", "1000", "layers.2.mlp")]
     found = verdict([waiting(0), standing(1, 42, 42, state="running", still_s=9), waiting(2)], entered=rows)

@@ -250,12 +250,17 @@ def standing_block(neighbour: Neighbour, state: State, *, notes: Notes, stack: s
         "phase": (notes.phase,) * count,
         "stack": [stack, *[""] * (count - 1)],
     }
-    if notes.moved_ns:
+    if still_ns := _still_ns(state, notes):
         # One boot has one monotonic clock, whatever its processes take for the wall's.
-        columns["since"] = (now_ns - max(0, time.monotonic_ns() - notes.moved_ns),) * count
+        columns["since"] = (now_ns - max(0, time.monotonic_ns() - still_ns),) * count
     if notes.step is not None:
         columns["step"] = (notes.step,) * count
     return Block("standings", count, columns)
+
+
+def _still_ns(state: State, notes: Notes) -> int:
+    """Since when it stands so: one that is stuck or stopped since its last beat, however long it made no progress."""
+    return max(notes.moved_ns, notes.beat_ns) if state in {State.STUCK, State.STOPPED} else notes.moved_ns
 
 
 def letter_of(stat: Path) -> str:

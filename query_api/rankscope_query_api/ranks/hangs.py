@@ -252,12 +252,11 @@ class _Judge:
             if standing.state not in ("stopped", "stuck"):
                 continue
             wait = _of(waits, [standing])
-            since_ns = _still_since(standing)
-            if standing.state == "stopped" and self._age_s(since_ns) >= self._limits["stopped_s"]:
+            since_ns, seen_s = _still_since(standing), _seen_s(standing)
+            if standing.state == "stopped" and seen_s >= self._limits["stopped_s"]:
                 why = "its process is stopped by a signal"
                 found.append(_Found("process_stopped", [standing], wait, since_ns, is_certain=True, why=why))
-            limit_s = self._limits["stuck_s" if wait else "alone_s"]
-            if standing.state == "stuck" and self._age_s(since_ns) >= limit_s:
+            if standing.state == "stuck" and seen_s >= self._limits["stuck_s" if wait else "alone_s"]:
                 why = "no Python code runs in it: a call outside Python holds the interpreter"
                 found.append(_Found("host_stuck", [standing], wait, since_ns, is_certain=True, why=why))
         return found
@@ -326,6 +325,11 @@ def _is_inside(one: InGroup, cseq: int) -> bool:
 
 def _still_since(standing: Standing) -> int:
     return standing.heard_ns if standing.since_ns is None else standing.since_ns
+
+
+def _seen_s(standing: Standing) -> float:
+    """For how long its last row saw it so: how old that row is tells how far the agent or the store is behind."""
+    return (standing.heard_ns - _still_since(standing)) / _S
 
 
 def _all_wait(wait: _Wait) -> bool:

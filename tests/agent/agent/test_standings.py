@@ -40,6 +40,7 @@ with step.phase("backward"):
     Path(sys.argv[1]).touch()
     while not Path(sys.argv[1] + ".go").exists():
         time.sleep(0.02)
+    beacon.beat()
     globals()[ACT]()
 """
 ACTS = ("ends", "ends", "holding_the_lock", "in_a_collective", "ends")
@@ -75,6 +76,10 @@ class Node:
     def go(self, rank: int) -> None:
         """Have a rank do what it is to do."""
         (self._home / f"{rank}.go").touch()
+
+    def went_ns(self, rank: int) -> int:
+        """When it was had to, ns since the epoch."""
+        return (self._home / f"{rank}.go").stat().st_mtime_ns
 
     def rows(self, rank: int) -> list[dict[str, Any]]:
         """What was said of a rank, in order."""
@@ -130,6 +135,7 @@ def test_a_process_in_which_something_holds_the_interpreters_lock_is_stuck(node:
     row = node.await_state(2, "stuck")
 
     assert (row["step"], row["enqueued"], row["completed"]) == (7, 3, 3)
+    assert row["since"] >= node.went_ns(2), "it was alive until then, though its last collective was over before"
 
 
 def test_a_process_in_a_collective_for_seconds_waits(node: Node) -> None:
