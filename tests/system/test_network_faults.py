@@ -6,7 +6,7 @@ import pytest
 
 from tests.ground.processes import free_port, wait_until
 from tests.ground.proxy import Cut, Fault, Proxy
-from tests.system.oracles import PATIENCE_S
+from tests.system.oracles import HEAL_S, PATIENCE_S
 from tests.system.site import Site
 from tests.system.trial import Trial
 
@@ -53,14 +53,17 @@ def test_a_black_hole_fills_the_spool_and_is_made_up_for(trial: Trial, seconds: 
     assert not trial.held_up().findings
 
 
-@pytest.mark.parametrize("within_s", [PATIENCE_S, pytest.param(NOTICED_S + LOAD_S, marks=pytest.mark.slow)])
-def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site, within_s: float) -> None:
+@pytest.mark.parametrize(
+    ("within_s", "heal_s"),
+    [(PATIENCE_S, PATIENCE_S), pytest.param(NOTICED_S + LOAD_S, HEAL_S, marks=pytest.mark.slow)],
+)
+def test_a_frozen_gateway_is_noticed_and_another_one_is_used(own_site: Site, within_s: float, heal_s: float) -> None:
     other = free_port()
     own_site.add_writer()
     own_site.add_gateway()
     own_site.add_gateway(name="gateway-2", listen=f"127.0.0.1:{other}")
     way = Proxy(f"127.0.0.1:{other}")
-    trial = Trial(own_site, "frozen")
+    trial = Trial(own_site, "frozen", heal_s=heal_s)
     try:
         first = own_site.links["gateway"].address
         own_site.add_agent(RANKSCOPE_ENDPOINT=f"{first},{way.address}")

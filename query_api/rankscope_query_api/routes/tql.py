@@ -49,7 +49,7 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     store = store_of(request)
     # Nearly no run has gaps; whether this one does is asked beside all else, which it costs 2 ms of 25 to wait for.
     (checked, compiled, page), may_have_gaps = await asyncio.gather(
-        _first_answered(store, body, query.project), _may_have_gaps(store, query.project, run=body.run)
+        _first_answered(store, body, project=query.project), _may_have_gaps(store, query.project, run=body.run)
     )
     asked = _Asked(store, checked, project=query.project, run=body.run)
     gaps = await asked.gaps() if may_have_gaps else ()
@@ -63,7 +63,7 @@ async def run_tql(request: Request, body: TqlBody, *, query: Annotated[InProject
     return await writing_of(request).written(lambda: _written(page, form, keys=compiled.keys))
 
 
-async def _first_answered(store: TraceStore, body: TqlBody, project: str) -> tuple[tql.Typed, Compiled, Page]:
+async def _first_answered(store: TraceStore, body: TqlBody, *, project: str) -> tuple[tql.Typed, Compiled, Page]:
     checked, compiled = await asyncio.to_thread(_compiled, body, project)
     return checked, compiled, await answered(store, compiled)
 
