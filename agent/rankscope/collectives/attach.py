@@ -196,15 +196,12 @@ class Collectives:
         since_ns, self._settled_ns = self._settled_ns, reading.mono_ns
         entries, is_whole = self._recorder.fresh(reading.dump)
         told = self._told(entries, reading.mono_of)
-        ends = Ends(self._ends.of_backwards[:], self._ends.of_hooks.copy())
         wall_at = self._recording.clock.wall_at
-        merge = Merge(reading.notes, opened=reading.opened, ends=ends, steps=self._steps, wall_at=wall_at)
+        merge = Merge(reading.notes, opened=reading.opened, ends=self._ends.now(), steps=self._steps, wall_at=wall_at)
         merged = merge.merged(told, is_whole=is_whole)
-        if not self._readings:
-            del self._ends.of_backwards[: len(ends.of_backwards)]
-            for key in ends.of_hooks:
-                self._ends.of_hooks.pop(key, None)
-            self._steps.forget(since_ns)
+        # Not what came since: ends are told after a reading was taken, of collectives that are in the next one.
+        self._ends.forget(since_ns)
+        self._steps.forget(since_ns)
         self._hand_over(merged, since_ns=since_ns)
 
     def _hand_over(self, merged: Merged, *, since_ns: int) -> None:

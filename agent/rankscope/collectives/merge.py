@@ -62,6 +62,20 @@ class Ends:
     of_backwards: list[Backward] = field(default_factory=list[Backward])
     of_hooks: dict[tuple[Group, int], tuple[int, str]] = field(default_factory=dict[tuple[Group, int], tuple[int, str]])
 
+    def now(self) -> "Ends":
+        """What is said so far: more is said meanwhile, in other threads."""
+        return Ends(self.of_backwards[:], self.of_hooks.copy())
+
+    def forget(self, before_ns: int) -> None:
+        """Forget the ends before then."""
+        said = self.now()
+        for backward in said.of_backwards:
+            if backward.end_ns < before_ns:
+                self.of_backwards.remove(backward)
+        for call, (end_ns, _) in said.of_hooks.items():
+            if end_ns < before_ns:
+                self.of_hooks.pop(call, None)
+
 
 class Steps:
     """The steps that were open, to find the one of a time."""

@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import rankscope
 from rankscope._gc_spans import CollectionSpans
+from rankscope.collectives.attach import Collectives
+from rankscope.collectives.calls import FUTURE_EVERY
 from rankscope.collectives.recorder import SIZE_VARIABLES, FlightRecorder
 from rankscope.errors import ConfigError
 from rankscope_proto.names import GapCause
 from tests.agent.collectives.alone import Alone, Recorded, group_of_one
+from tests.ground.processes import wait_until
 
 dist: Any = torch.distributed
 dynamo: Any = torch._dynamo  # pyright: ignore[reportPrivateUsage]  # there is no other way to count graphs
@@ -131,6 +135,26 @@ def test_what_the_recorder_has_is_read_before_it_is_overwritten() -> None:
     assert [row["cseq"] for row in rows] == list(range(1, 6_001))
     assert [row["step"] for row in rows] == [index for index in range(60) for _ in range(100)]
     assert not alone.gaps()
+
+
+@pytest.mark.usefixtures("group")
+def test_an_end_that_is_told_between_a_reading_and_its_rows_is_kept_for_the_next() -> None:
+    alone = Recorded()
+    observed: Any = Collectives(alone.recording)
+    observed.begin()
+    model = parallel(torch.nn.Linear(8, 8))
+    model.register_comm_hook(None, allreduce_hook)
+    group = dist.group.WORLD
+
+    while group._get_sequence_number_for_group() % FUTURE_EVERY != FUTURE_EVERY - 1:
+        dist.barrier()
+    observed._take(group._get_sequence_number_for_group())
+    model(torch.ones(2, 8)).sum().backward()
+    wait_until(lambda: bool(observed._ends.of_hooks), what="end")
+    observed._settle()
+
+    reduction = alone.rows()[-1]
+    assert (reduction["op"], reduction["exit_source"]) == ("all_reduce", "hook")
 
 
 @pytest.mark.usefixtures("group")
