@@ -16,7 +16,6 @@ from rankscope.spool._frames import (
     Frame,
     frame_of,
     header_bytes,
-    header_of,
     read_frame_head,
     read_segment_head,
 )
@@ -235,5 +234,5 @@ def _head_of_batches(folder: Path) -> SpoolHead | None:
             frame = segment.read(0, is_closed=True)
             segment.close()
             if frame is not None:
-                return SpoolHead.of_header(header_of(header_bytes(frame.payload)))
+                return SpoolHead.of_header(frame.header)
     return None
