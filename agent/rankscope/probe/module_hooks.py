@@ -4,7 +4,8 @@ They are on only where something is looked at: torch takes 1 to 3 µs to call an
 when the model is called outside of a step, as evaluation does, and are put on again by the next step (3 µs a hook); in
 steps that look at no output they are off, and calls are spans only in steps that are captured in full. Hooks that have
 never run stay on: compiled code does not run them, but is compiled again where they are not what they were. So does the
-hook of the model itself, which has to come before the one that ends the phase.
+hook of the model itself, which has to come before the one that ends the phase, and one beside another's: that may
+change the output, and what ours sees must not depend on when it was put on.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from rankscope.probe.hooks import Guard, Hook
 from rankscope.probe.outputs import ACTIVATION
 from rankscope.probe.rows import OUTPUT_ROLES, Subject
 from rankscope.probe.selection import Selection
-from rankscope.probe.torch_inner import OUTSIDE, current_backward, is_scripted
+from rankscope.probe.torch_inner import OUTSIDE, current_backward, is_scripted, is_sole_forward_hook
 from rankscope_proto.names import GapCause, Role
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class ModuleHooks:
         self._subjects: dict[int, Subject] = {}
         self._hooked: dict[int, _Hooked] = {}
         self._nodes: dict[int, Node] = {}
-        self._handles: dict[int, list[RemovableHandle]] = {}
+        self._looking: dict[int, RemovableHandle] = {}
+        self._beginning: dict[int, RemovableHandle] = {}
         self._running: set[int] = set()
         self._on: tuple[_On, int] = _ON, 0
         self._has_raised = False
@@ -136,11 +138,11 @@ class ModuleHooks:
         if id(module) not in self._subjects:
             subject = Subject(node.path, node.path, node.layer_index, str(node.layer_type), ACTIVATION)
             self._subjects[id(module)] = subject
-        self._hooked[id(module)], self._nodes[id(module)], self._handles[id(module)] = hooked, node, []
+        self._hooked[id(module)], self._nodes[id(module)] = hooked, node
         if is_scripted(module):
             self._capture.sheet.gap(GapCause.UNSUPPORTED, f"{node.path}: a scripted module takes no hooks")
             return
-        self._put_on(module, hooked)
+        self._have_on_module(module, _ON)
 
     def _have_on(self, on: _On) -> None:
         state = on, len(self._running)
@@ -151,25 +153,27 @@ class ModuleHooks:
         for known in list(self._running):
             module = self._nodes[known].module
             if module is not root:
-                self._take_off(known)
-                self._put_on(module, self._hooked[known], on=on)
+                self._have_on_module(module, on)
 
-    def _put_on(self, module: nn.Module, hooked: _Hooked, *, on: _On = _ON) -> None:
-        handles = self._handles[id(module)]
-        if on.look:
+    def _have_on_module(self, module: nn.Module, on: _On) -> None:
+        known, hooked = id(module), self._hooked[id(module)]
+        if on.look and known not in self._looking:
             action = ModuleHooks._ran if hooked.is_chosen else ModuleHooks._raised_ran
-            handles.append(module.register_forward_hook(Hook(self, action, module=module)))
-        if hooked.has_spans and on.begin:
-            handles.append(module.register_forward_pre_hook(Hook(self, ModuleHooks._begins, module=module)))
-
-    def _take_off(self, known: int) -> None:
-        handles, self._handles[known] = self._handles[known], []
-        for handle in handles:
-            handle.remove()
+            # One that comes back was the only one: those that are there by now came after it.
+            is_back = known in self._running
+            self._looking[known] = module.register_forward_hook(Hook(self, action, module=module), prepend=is_back)
+        elif not on.look and is_sole_forward_hook(module):
+            _take_off(self._looking, known)
+        if not (on.begin and hooked.has_spans):
+            _take_off(self._beginning, known)
+        elif known not in self._beginning:
+            hook = Hook(self, ModuleHooks._begins, module=module)
+            self._beginning[known] = module.register_forward_pre_hook(hook)
 
     def _unhook(self, known: int) -> None:
-        self._take_off(known)
-        del self._hooked[known], self._nodes[known], self._handles[known]
+        _take_off(self._looking, known)
+        _take_off(self._beginning, known)
+        del self._hooked[known], self._nodes[known]
         self._running.discard(known)
         self._subjects.pop(known, None)
         self._capture.outputs.forget()  # what it knows is by the subject's id, which may soon be another's
@@ -194,3 +198,8 @@ class ModuleHooks:
         if self.step is not None and current_backward() == OUTSIDE:
             self._running.add(id(module))
             self._capture.outputs.see_raised(self._subjects[id(module)], output)
+
+
+def _take_off(handles: "dict[int, RemovableHandle]", known: int) -> None:
+    if known in handles:
+        handles.pop(known).remove()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _torch = cast("Any", torch)
 
@@ -46,6 +46,11 @@ def trains_alone() -> bool:
 def is_sole_hook(parameter: Tensor) -> bool:
     """Whether a parameter has one post-accumulate hook: the caller's. Another may use the gradient up."""
     return len(cast("Any", parameter)._post_accumulate_grad_hooks or ()) <= 1
+
+
+def is_sole_forward_hook(module: nn.Module) -> bool:
+    """Whether a module has one forward hook, the caller's, or none. Another may change the output that ours sees."""
+    return len(cast("Any", module)._forward_hooks) <= 1
 
 
 def version_of(tensor: Tensor) -> int:

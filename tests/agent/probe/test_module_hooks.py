@@ -8,7 +8,7 @@ from torch import nn
 
 from rankscope.probe.attach import attach
 from rankscope_proto.names import Role
-from tests.agent.probe.trainings import Recorded
+from tests.agent.probe.trainings import ACTIVATION, Recorded
 
 
 @pytest.fixture
@@ -65,3 +65,26 @@ def test_hooks_that_begin_spans_are_on_in_captured_steps_alone(recorded: Recorde
             layers(torch.ones(1, 2)).sum().backward()
 
     assert inside == [2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("is_off", [False, True], ids=["while ours is on", "while ours is off"])
+@pytest.mark.parametrize("level", [1, 2])
+def test_an_output_is_seen_before_a_hook_that_came_later_changes_it_in_every_step(
+    recorded: Recorded, level: int, is_off: bool
+) -> None:
+    layers, inputs = model(), torch.ones(1, 2)
+    attach(recorded.run, layers, level=level, every=2, budget=None, include=["0"])
+    for step in range(5):
+        if step == int(is_off):
+            layers[0].register_forward_hook(poisoned)
+        with recorded.run.step(step):
+            layers(inputs)
+        with torch.no_grad():
+            layers(inputs)
+
+    rows = recorded.rows("tensor_stats", name="0", role=ACTIVATION)
+    assert [row["nonfinite_count"] for row in rows] == [0] * 5
+
+
+def poisoned(_module: nn.Module, _inputs: object, output: torch.Tensor) -> torch.Tensor:
+    return output / 0
