@@ -19,13 +19,11 @@ from itertools import pairwise
 from math import pi, sin
 from statistics import median
 
+from rankscope_query_api.onset import SIGMA_OF_MAD, WARM_UP_STEPS, onset
 from rankscope_query_api.values import StepTimes
 
 OWN_PHASES = ("input", "forward", "optimizer")
 """Phases in which a rank waits for nobody."""
-
-WARM_UP_STEPS = 3
-"""Steps at the beginning that are not judged: allocation and compilation happen in them."""
 
 _LEAST_STEPS = 10
 """Steps a straggler must last before it is called one."""
@@ -45,11 +43,6 @@ _OVER_OTHERS = 3.0
 _OVER_NOISE = 2.5
 """Its excess over the deviation of excesses that are no fault (the other ranks' then, and its own before), times
 1 + r, r being how far a step's deviation lasts to the next: what a scheduler does for many steps is no fault either."""
-
-_SIGMA_OF_MAD = 1.4826
-
-_TAIL_STEPS = 16
-"""Steps at the end from which the size of an excess is guessed before its beginning is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +182,7 @@ def _over_others(values: Sequence[int]) -> list[float]:
 
 def _judge(table: _Table, phase: str, *, rank: int) -> Straggler | None:
     excess = table.excess[phase, rank]
-    begin = _begin(excess)
+    begin = onset(excess)
     if begin is None or len(excess) - begin < _LEAST_STEPS:
         return None
     size = median(excess[begin:])
@@ -220,29 +213,6 @@ def _judge(table: _Table, phase: str, *, rank: int) -> Straggler | None:
     )
 
 
-def _begin(excess: Sequence[float]) -> int | None:
-    """Index from which the excess is as large as at the end; None: it is not large there.
-
-    Each step votes: +1 if its excess is more than half of the final size, -1 if not. The votes from the beginning to
-    the end add up to most exactly there, whatever a few outliers say.
-    """
-    size = median(excess[-_TAIL_STEPS:])
-    begin: int | None = None
-    for _ in range(3):
-        if size <= 0:
-            return None
-        votes = best = 0
-        begin = None
-        for index in range(len(excess) - 1, -1, -1):
-            votes += 1 if excess[index] > size / 2 else -1
-            if votes > best:
-                best, begin = votes, index
-        if begin is None:
-            return None
-        size = median(excess[begin:])
-    return begin
-
-
 def _greatest_of_others(table: _Table, phase: str, *, rank: int, begin: int) -> float:
     if len(table.ranks) == 2:
         return 0.0  # the other one's excess is this one's, negated
@@ -254,7 +224,7 @@ def _deviation(table: _Table, phase: str, *, rank: int, begin: int) -> float:
     samples = [] if len(others) == 1 else others  # of two ranks, the other's excess is this one's, negated
     if begin >= _LEAST_STEPS or not samples:
         samples.append(table.excess[phase, rank][:begin] or table.excess[phase, rank])
-    return max(_SIGMA_OF_MAD * _mad(values) for values in samples) * (1 + _persistence(samples))
+    return max(SIGMA_OF_MAD * _mad(values) for values in samples) * (1 + _persistence(samples))
 
 
 def _mad(values: Sequence[float]) -> float:

@@ -14,17 +14,11 @@ from math import exp, log, pi, sin
 from statistics import median
 
 from rankscope_query_api.meetings import Meeting
+from rankscope_query_api.onset import SIGMA_OF_MAD, onset
 from rankscope_query_api.ranks.charges import CAUSES, Charge
-
-WARM_UP_STEPS = 3
-"""Steps at the beginning of a launch that are not judged: allocation and compilation happen in them."""
 
 _APART = frozenset({"input", "optimizer", "gc", "checkpoint"})
 """Causes that computing does not blur."""
-
-_SIGMA_OF_MAD = 1.4826
-_TAIL_STEPS = 16
-"""Steps at the end from which the size of a loss is guessed before its beginning is known."""
 
 _NEARLY_ALL = 0.8
 """Share of the steps of the longest recurrence."""
@@ -221,7 +215,7 @@ def _recurrence(table: _Table, key: int, *, thresholds: Thresholds) -> Recurrenc
 
 def _judge(table: _Table, key: int, *, places: Sequence[int], every: int, thresholds: Thresholds) -> Recurrence | None:
     all_values = table.losses.by_key[key]
-    begin = _begin([all_values[at] for at in places])
+    begin = onset([all_values[at] for at in places])
     least = thresholds.steps if every == 1 else thresholds.times
     if begin is None or len(places) - begin < least:
         return None
@@ -251,29 +245,6 @@ def _judge(table: _Table, key: int, *, places: Sequence[int], every: int, thresh
     )
 
 
-def _begin(values: Sequence[float]) -> int | None:
-    """Index from which the loss is as large as at the end; None: it is not large there.
-
-    Each step votes: +1 if its loss is more than half of the final size, -1 if not. The votes from the beginning to
-    the end add up to most exactly there, whatever a few outliers say.
-    """
-    size = median(values[-_TAIL_STEPS:]) if values else 0.0
-    begin: int | None = None
-    for _ in range(3):
-        if size <= 0:
-            return None
-        votes = best = 0
-        begin = None
-        for index in range(len(values) - 1, -1, -1):
-            votes += 1 if values[index] > size / 2 else -1
-            if votes > best:
-                best, begin = votes, index
-        if begin is None:
-            return None
-        size = median(values[begin:])
-    return begin
-
-
 def _elsewhere(table: _Table, inside: set[int], *, since: int, every: int) -> float:
     """What somebody is charged with in steps that are not the candidate's: those before it, and those between."""
     count = len(table.losses.steps)
@@ -284,7 +255,7 @@ def _elsewhere(table: _Table, inside: set[int], *, since: int, every: int) -> fl
 
 def _deviation(values: Sequence[float]) -> float:
     middle = median(values)
-    return _SIGMA_OF_MAD * median(abs(value - middle) for value in values) * (1 + _persistence(values, middle))
+    return SIGMA_OF_MAD * median(abs(value - middle) for value in values) * (1 + _persistence(values, middle))
 
 
 def _persistence(values: Sequence[float], middle: float) -> float:

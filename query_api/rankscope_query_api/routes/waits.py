@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from rankscope_query_api.errors import InvalidRequestError
 from rankscope_query_api.meetings import UNMEASURED, Meeting, Member, Placed, StepReach, Window
+from rankscope_query_api.onset import WARM_UP_STEPS
 from rankscope_query_api.ranks.arrivals import Match
 from rankscope_query_api.ranks.charges import Account, Charge, account, explained
 from rankscope_query_api.ranks.clocks import Correction
 from rankscope_query_api.ranks.matching import Heard, matched
-from rankscope_query_api.ranks.stragglers import DEFAULT, WARM_UP_STEPS, Recurrence, Thresholds, find_stragglers
+from rankscope_query_api.ranks.stragglers import DEFAULT, Recurrence, Thresholds, find_stragglers
 from rankscope_query_api.routes.asking import MAX_STEP
 from rankscope_query_api.routes.clocks import correction_of
 from rankscope_query_api.store import TraceStore
