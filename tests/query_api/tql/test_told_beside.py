@@ -33,7 +33,7 @@ MEETINGS = (
 """Runs of two ranks that meet in a collective: on one node, on two, and on one node after the other."""
 
 
-def _meets(run: str, rank: int, launch: bytes) -> pb.Batch:
+def _meets(run: str, rank: int, *, launch: bytes) -> pb.Batch:
     group = {"group": "0", "group_ranks": "", "op": "barrier"}
     return Writer(run, rank, launch=launch).seal(collectives=[{**group, "cseq": 1, "entry": START + rank}])
 
@@ -43,7 +43,7 @@ def trained(front_process: FrontProcess) -> Iterator[Store]:
     """The training in a database of its own."""
     store = Store(front_process.url)
     migrate(store.client)
-    insert(store.client, *training.batches(), *(_meets(*meeting) for meeting in MEETINGS))
+    insert(store.client, *training.batches(), *(_meets(run, rank, launch=launch) for run, rank, launch in MEETINGS))
     yield store
     store.drop()
 
