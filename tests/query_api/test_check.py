@@ -87,6 +87,8 @@ def ill(front_process: FrontProcess) -> Iterator[Store]:
     made = [batch for run in ("ill", "judged once") for rank in range(3) for batch in _trainer(rank, run=run)]
     made += [Writer(run, 0, project="other").seal() for run in ("ill", "judged once")]
     made += [*map(_failed, range(3)), Writer("well", 0).seal()]
+    own: Row = {"time": START, "kind": "finding", "name": "mine", "severity": 3, "step": 4, "payload": '{"id": "x"}'}
+    made.append(Writer("told by hand", 0).seal(events=[own]))
     insert(store.client, *made)
     yield store
     store.drop()
@@ -148,6 +150,14 @@ async def test_what_a_rule_finds_is_kept_once_however_often_it_is_found(api: htt
     assert (kept["items"][0]["severity"], kept["items"][0]["rank"], kept["total"]) == ("error", 1, 1)
     assert (await get(api, f"{ONCE}/completeness"))["state"] == "complete"
     assert (await get(api, f"{ONCE}/findings", project="other"))["items"] == []
+
+
+async def test_a_finding_that_a_program_wrote_by_itself_has_what_each_has(api: httpx.AsyncClient) -> None:
+    [item] = (await get(api, "/api/v1/runs/told by hand/findings"))["items"]
+
+    assert (item["rule"], item["severity"], item["step"]) == ("mine", "warning", 4)
+    assert len(item["id"]) == 32
+    assert item["sentence"]
 
 
 async def test_a_rule_that_found_nothing_and_one_that_lacks_data_are_told_apart(api: httpx.AsyncClient) -> None:

@@ -95,14 +95,19 @@ async def _nonfinite(store: TraceStore, key: RunKey, *, launch: str) -> dict[str
 
 
 def _kept_json(row: Record) -> dict[str, Json]:
-    """A finding as it was told when it was found; where that cannot be read, what the columns say."""
+    """A finding as it was told when it was found; what that does not say, as the columns do: anyone may write one."""
     try:
         told = orjson.loads(row["payload"])
     except orjson.JSONDecodeError:
         told = None
-    if not isinstance(told, dict):
-        told = {"rule": row["name"], "severity": Severity.of(row["severity"]), "sentence": row["payload"]}
-    return {"id": row["finding_id"], **cast("dict[str, Json]", told)}
+    columns: dict[str, Json] = {
+        "rule": row["name"],
+        "severity": Severity.of(row["severity"]),
+        "step": row["step"],
+        "sentence": row["payload"],
+    }
+    own = cast("dict[str, Json]", told) if isinstance(told, dict) else {}
+    return {**columns, **own, "id": row["finding_id"]}
 
 
 def _tensor_json(row: Record) -> dict[str, Json]:
