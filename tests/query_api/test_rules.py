@@ -114,6 +114,12 @@ async def judged(api: httpx.AsyncClient, run: str, **query: Any) -> dict[str, di
     return {rule["name"]: rule for rule in rules if rule["query"] is not None}
 
 
+async def test_what_a_query_found_is_told_by_its_step_and_no_time_that_nobody_knows(api: httpx.AsyncClient) -> None:
+    answer = (await api.post("/api/v1/runs/exploding/check", json={"rules": ["exploding"]})).json()
+
+    assert {(finding["step"], finding["first"]) for finding in answer["findings"]} == {(ILL, None)}
+
+
 def test_every_query_of_a_rule_is_one() -> None:
     for rule in (rule for rule in RULES if rule.query):
         finding = {"min": 1, "max": 2, "distinct": 2, "rank": 0, "name": 'a "b"', "layer_index": 1}

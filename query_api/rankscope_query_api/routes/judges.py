@@ -95,7 +95,6 @@ def _recurring(waits: Waits, number: int, *, launch: Launch, thresholds: Mapping
             "causes": [{"cause": name, "wait_ns": wait} for name, wait in causes.items()],
         },
         thresholds=thresholds,
-        first_ns=launch.updated_ns,
         last_ns=launch.updated_ns,
     )
 
@@ -133,7 +132,6 @@ def _late(straggler: Straggler, launch: Launch, *, thresholds: Mapping[str, Thre
             "share": straggler.share,
         },
         thresholds=thresholds,
-        first_ns=launch.updated_ns,
         last_ns=launch.updated_ns,
     )
 

@@ -168,6 +168,5 @@ def _finding(rule: Rule, thresholds: Mapping[str, Threshold], *, row: Mapping[st
         sentence=f"{rule.meaning.removesuffix('.')}: {place}{until}",
         evidence=dict(row),
         thresholds=thresholds,
-        first_ns=launch.updated_ns,
         last_ns=launch.updated_ns,
     )
