@@ -5,16 +5,13 @@ is a rollout of four spans; one of 50 fails, nine of ten are of a step, eight ra
 """
 
 import asyncio
-import os
-import signal
 import sys
 import time
+from functools import partial
 
-import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 
-from rankscope_query_api.service import serve
-from tests.proto.batches import migrate
+from tests.bench.filled import serve_filled
 
 RUN = "big"
 TRACES = 1_000_000
@@ -82,18 +79,7 @@ def fill(client: Client, *, begin_ns: int, traces: int = TRACES) -> None:
             client.command(statement, parameters=values)
 
 
-async def main(folder: str, port: str) -> None:
-    """Fills the store, then serves until SIGTERM."""
-    os.chdir(folder)
-    url = f"chdb://{folder}/store"
-    writer = clickhouse_connect.get_client(dsn=url)
-    migrate(writer)
-    fill(writer, begin_ns=time.time_ns() - TRACES * GAP_NS - 60 * S)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await serve({"RANKSCOPE_CLICKHOUSE_URL": url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}, stop)
-    writer.close()
-
-
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    folder, port = sys.argv[1:]
+    begin_ns = time.time_ns() - TRACES * GAP_NS - 60 * S
+    asyncio.run(serve_filled(folder, port, fill=partial(fill, begin_ns=begin_ns)))

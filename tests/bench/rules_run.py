@@ -5,15 +5,12 @@ outputs of 12 layers), five spans, four collectives, a loss, and where each proc
 """
 
 import asyncio
-import os
-import signal
 import sys
 
-import clickhouse_connect
+from clickhouse_connect.driver.client import Client
 
 from rankscope_proto.names import SPAN_FLAGS, TENSOR_FLAGS, Phase, Role
-from rankscope_query_api.service import serve
-from tests.proto.batches import migrate
+from tests.bench.filled import serve_filled
 
 RUN = "judged"
 RANKS, STEPS, TENSORS, COLLECTIVES = 64, 200, 24, 4
@@ -79,19 +76,12 @@ SELECT {_VALUES}, toUnixTimestamp64Nano(now64(9)) - (200 - step) * 1000000000, 0
 )
 
 
-async def main(folder: str, port: str) -> None:
-    """Fills the store, then serves until SIGTERM."""
-    os.chdir(folder)
-    url = f"chdb://{folder}/store"
-    writer = clickhouse_connect.get_client(dsn=url)
-    migrate(writer)
+def fill(client: Client) -> None:
+    """Fills a migrated store."""
     for statement in STATEMENTS:
-        writer.command(statement)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await serve({"RANKSCOPE_CLICKHOUSE_URL": url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}, stop)
-    writer.close()
+        client.command(statement)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    folder, port = sys.argv[1:]
+    asyncio.run(serve_filled(folder, port, fill=fill))

@@ -9,18 +9,15 @@ When background merges rest, the sizes are written to FOLDER/stored.json; then t
 
 import asyncio
 import json
-import os
-import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 
-from rankscope_query_api.service import serve
+from tests.bench.filled import serve_filled
 from tests.bench.one_trace import BEGIN, INDEX
-from tests.proto.batches import migrate
 
 RUN = "wide"
 RANKS = 1_024
@@ -129,18 +126,6 @@ def _stored(client: Client) -> dict[str, list[float]]:
     return {table: list(sizes) for table, *sizes in client.query(STORED).result_rows}
 
 
-async def main(folder: str, port: str, rows: str) -> None:
-    """Fills the store, then serves until SIGTERM."""
-    os.chdir(folder)
-    url = f"chdb://{folder}/store"
-    writer = clickhouse_connect.get_client(dsn=url)
-    migrate(writer)
-    note(writer, int(rows))
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await serve({"RANKSCOPE_CLICKHOUSE_URL": url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}, stop)
-    writer.close()
-
-
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    folder, port, rows = sys.argv[1:]
+    asyncio.run(serve_filled(folder, port, fill=partial(note, rows=int(rows))))

@@ -5,15 +5,11 @@ what is measured is reading them. In every fifth step rank 77 has its input late
 """
 
 import asyncio
-import os
-import signal
 import sys
 
-import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 
-from rankscope_query_api.service import serve
-from tests.proto.batches import migrate
+from tests.bench.filled import serve_filled
 from tests.query_api.batches import START
 
 RUN = "wide"
@@ -82,18 +78,6 @@ def fill(client: Client) -> None:
         client.command(f"OPTIMIZE TABLE {table} FINAL")
 
 
-async def main(folder: str, port: str) -> None:
-    """Fills the store, then serves until SIGTERM."""
-    os.chdir(folder)
-    url = f"chdb://{folder}/store"
-    writer = clickhouse_connect.get_client(dsn=url)
-    migrate(writer)
-    fill(writer)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await serve({"RANKSCOPE_CLICKHOUSE_URL": url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}, stop)
-    writer.close()
-
-
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    folder, port = sys.argv[1:]
+    asyncio.run(serve_filled(folder, port, fill=fill))

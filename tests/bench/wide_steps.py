@@ -6,21 +6,17 @@ root with 30,000 children, 300 of which have the rest; step 43 one chain of a mi
 """
 
 import asyncio
-import os
-import signal
 import sys
 
-import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 
 from rankscope_proto.names import SPAN_FLAGS
-from rankscope_query_api.service import serve
-from tests.proto.batches import migrate
+from tests.bench.filled import serve_filled
+from tests.bench.one_trace import BEGIN, INDEX
 
 RUN = "wide"
 RANKS, PATHS, STEPS = 1_024, 60, 5
 SPANS = 1_000_000
-BEGIN = 1_795_971_713_000_000_000
 SHAPES = {
     "wide": ("if(n <= 30000, 1, 2 + n % 300)", "multiIf(n = 0, 20000000000, n <= 300, 10000000000, 1000000)"),
     "deep": ("n", f"({SPANS} - n) * 10000 + 1000000"),
@@ -69,13 +65,6 @@ SELECT 'default', '{RUN}', {_LAUNCH}, rank, 'node-0', {_OF_RANK}, 100 + intDiv(n
 FROM (SELECT number AS n, toInt32(number % 4) AS rank FROM numbers({SPANS}))"""
 
 
-INDEX = """
-INSERT INTO trace_index
-SELECT project, run_id, trace_hi, trace_lo, groupUniqArrayIf(assumeNotNull(step), step IS NOT NULL),
-    groupUniqArray(rank), min(start), max(start + duration), week
-FROM spans
-GROUP BY project, run_id, trace_hi, trace_lo, week"""
-
 LEDGER = f"""
 INSERT INTO batches
     (project, run_id, launch_id, process_role, rank, world_size, incarnation, seq, sealed, received, week, mesh)
@@ -100,18 +89,6 @@ def fill(client: Client) -> None:
         client.command(statement)
 
 
-async def main(folder: str, port: str) -> None:
-    """Fills the store, then serves until SIGTERM."""
-    os.chdir(folder)
-    url = f"chdb://{folder}/store"
-    writer = clickhouse_connect.get_client(dsn=url)
-    migrate(writer)
-    fill(writer)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await serve({"RANKSCOPE_CLICKHOUSE_URL": url, "RANKSCOPE_QUERY_LISTEN": f"127.0.0.1:{port}"}, stop)
-    writer.close()
-
-
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    folder, port = sys.argv[1:]
+    asyncio.run(serve_filled(folder, port, fill=fill))
