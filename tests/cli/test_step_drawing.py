@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rankscope.cli._step_tree import merged_lines, rank_tree_lines
+from rankscope.cli._step_tree import REASONS_DRAWN, merged_lines, rank_tree_lines
 from rankscope.cli._window import window_lines
 
 CLOCK: dict[str, Any] = {"applied": True, "server": "gateway", "error_ns": "300000", "unmeasured_ranks": [3]}
@@ -27,6 +27,15 @@ def test_each_missing_rank_is_told_with_its_reason() -> None:
     assert lines[0].endswith("MISSING 2")
     assert lines[1] == "  rank 2: silent: nothing was heard of it for 90 s"
     assert lines[-1].endswith("rank 1  not on rank 3")
+
+
+def test_of_many_missing_ranks_the_first_are_told_and_how_many_more_there_are() -> None:
+    missing = [{"rank": rank, "reason": "silent", "detail": "so"} for rank in range(REASONS_DRAWN + 3)]
+
+    lines = merged_lines(tree(missing_ranks=missing))
+
+    assert lines[REASONS_DRAWN] == f"  rank {REASONS_DRAWN - 1}: silent: so"
+    assert lines[REASONS_DRAWN + 1] == "  and 3 more: --json has their reasons"
 
 
 def test_groups_are_drawn_below_their_place_and_a_wait_beside_it() -> None:

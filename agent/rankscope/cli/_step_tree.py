@@ -12,6 +12,7 @@ GROUPS_DRAWN = 8
 """Groups of a place that are drawn, the slowest; the answer has more."""
 
 REASONS_DRAWN = 10
+"""Missing ranks whose reasons are drawn; the answer has those of all that it names."""
 
 
 def merged_lines(tree: Mapping[str, Any]) -> list[str]:
@@ -22,6 +23,7 @@ def merged_lines(tree: Mapping[str, Any]) -> list[str]:
     return [
         head + (f"  MISSING {', '.join(str(one['rank']) for one in missing)}" if missing else ""),
         *(f"  rank {one['rank']}: {one['reason']}: {printable(one['detail'])}" for one in missing[:REASONS_DRAWN]),
+        *([f"  and {more} more: --json has their reasons"] if (more := len(missing) - REASONS_DRAWN) > 0 else []),
         _clock_line(tree["clock"]),
         "",
         *rank_lines(tree["ranks"]),
